@@ -1,0 +1,1 @@
+"""From plan to automaton: built, simplified by small passes, determinized one transition at a time."""

@@ -1,0 +1,119 @@
+"""Plan to automaton: one function per operator.
+
+Each function gets the two states between which its formula must stand and returns the
+formula's own transitions; none of them enters `start` or leaves `end`. Because neighbours
+share states, `;` needs no copies of transitions, and the automaton of a formula with n
+atoms and no iteration has at most n + 1 states.
+
+This differs from the paper's appendix in two points. Its automaton for `f+`, taken
+literally, is wrong: the fresh state lacks the loop that skips events, and is not reached
+again from itself, so that a third round is impossible. And its `;` leaves behind the final
+states of the left operand, which double the determinized states.
+"""
+
+from __future__ import annotations
+
+from ceql.automaton.cea import CEA, SKIP, TRUE, Guard, Label, Transition
+from ceql.syntax import plan
+
+INITIAL, FINAL = 0, 1
+
+
+def build(formula: plan.Formula) -> CEA:
+    """Return the automaton whose runs are the formula's valuations, all variables kept."""
+    states = _States()
+    transitions = _build(formula, INITIAL, FINAL, states)
+    return CEA(states.n_states, tuple(transitions), INITIAL, FINAL)
+
+
+class _States:
+    """Hands out state numbers; the first two are the initial and the final state."""
+
+    def __init__(self) -> None:
+        self.n_states = 2
+
+    def fresh(self) -> int:
+        self.n_states += 1
+        return self.n_states - 1
+
+
+def _build(formula: plan.Formula, start: int, end: int, states: _States) -> list[Transition]:
+    match formula:
+        case plan.Atom():
+            return _atom(formula, start, end)
+        case plan.As():
+            return _as(formula, _build(formula.formula, start, end, states))
+        case plan.Filter():
+            return _filter(formula, _build(formula.formula, start, end, states))
+        case plan.Project():
+            return _project(formula, _build(formula.formula, start, end, states))
+        case plan.Sequence():
+            return _sequence(formula, start, end, states)
+        case plan.Or():
+            return [transition for part in formula.parts for transition in _build(part, start, end, states)]
+        case plan.Iteration():
+            return _iteration(formula, start, end, states)
+    raise AssertionError(f"no rule for {type(formula).__name__}")
+
+
+def _atom(atom: plan.Atom, start: int, end: int) -> list[Transition]:
+    has_type = plan.HasType(atom.event_type, atom.stream)
+    return [Transition(start, frozenset((has_type,)), frozenset((atom.event_type,)), end)]
+
+
+def _as(formula: plan.As, inner: list[Transition]) -> list[Transition]:
+    """Add the variable to every label that is not empty."""
+    added = frozenset((formula.variable,))
+    return [_relabelled(one, one.label | added) if one.label else one for one in inner]
+
+
+def _project(formula: plan.Project, inner: list[Transition]) -> list[Transition]:
+    return [_relabelled(one, one.label & formula.variables) for one in inner]
+
+
+def _relabelled(transition: Transition, label: Label) -> Transition:
+    return Transition(transition.source, transition.guard, label, transition.target)
+
+
+def _filter(formula: plan.Filter, inner: list[Transition]) -> list[Transition]:
+    """Guard the events of each filtered variable: FILTER is "for all", so one at a time will do."""
+    predicates: dict[str, list[plan.Predicate]] = {}
+    for variable, predicate in formula.conditions:
+        predicates.setdefault(variable, []).append(predicate)
+    required: dict[str, Guard] = {variable: frozenset(parts) for variable, parts in predicates.items()}
+    filtered = []
+    for one in inner:
+        guard = one.guard.union(*(required[variable] for variable in one.label if variable in required))
+        filtered.append(Transition(one.source, guard, one.label, one.target))
+    return filtered
+
+
+def _sequence(formula: plan.Sequence, start: int, end: int, states: _States) -> list[Transition]:
+    between = [states.fresh() for _ in formula.may_skip]
+    transitions: list[Transition] = []
+    for part, source, target in zip(formula.parts, [start, *between], [*between, end], strict=True):
+        transitions += _build(part, source, target, states)
+    transitions += [_skipping(state) for state, may_skip in zip(between, formula.may_skip, strict=True) if may_skip]
+    return transitions
+
+
+def _skipping(state: int) -> Transition:
+    return Transition(state, TRUE, SKIP, state)
+
+
+def _iteration(formula: plan.Iteration, start: int, end: int, states: _States) -> list[Transition]:
+    """Add a state between two rounds, entered like the end and left like the start."""
+    inner = _build(formula.formula, start, end, states)
+    between = states.fresh()
+    transitions = list(inner)
+    for one in inner:
+        ends, starts = one.target == end, one.source == start
+        if ends:
+            transitions.append(Transition(one.source, one.guard, one.label, between))
+        if starts:
+            transitions.append(Transition(between, one.guard, one.label, one.target))
+        if ends and starts:
+            transitions.append(Transition(between, one.guard, one.label, between))
+    if formula.may_skip:
+        transitions.append(_skipping(between))
+    return transitions

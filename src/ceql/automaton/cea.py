@@ -1,0 +1,46 @@
+"""The complex event automaton as plain frozen data.
+
+A transition is taken on an event that satisfies its guard, a conjunction of predicates;
+the empty guard is TRUE. It labels the event with variables (the paper's VCEA): an event
+whose label is not empty is marked, the others are skipped, and the paper's complex event
+is the set of marked positions.
+
+Two properties hold from construction on and are kept by every pass: no transition enters
+the initial state, none leaves the final one. So the interval of a match is that of its
+run, and a run that has accepted is over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ceql.syntax.plan import Predicate
+
+MARK = ""
+"""The one variable left where labels say only that an event is marked; no other has an empty name."""
+
+Label = frozenset[str]
+Guard = frozenset[Predicate]
+
+SKIP: Label = frozenset()
+TRUE: Guard = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """From `source` to `target` on an event that satisfies `guard`, labelling it."""
+
+    source: int
+    guard: Guard
+    label: Label
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class CEA:
+    """States are 0 .. n_states - 1; the order of transitions is a function of the query alone."""
+
+    n_states: int
+    transitions: tuple[Transition, ...]
+    initial: int
+    final: int

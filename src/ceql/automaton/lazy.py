@@ -1,0 +1,166 @@
+"""Determinizes the automaton one transition at a time, with the selection strategy built in.
+
+A determinized state stands for one way to label the events so far, and for all the runs
+that label them so. Thus two different paths through determinized states give two different
+matches, which is why none comes out twice.
+
+Strategies compare complex events, that is sets of marked positions, that start and end
+at the same events (Grez et al.; those with another start are compared when matches are
+enumerated). A determinized state therefore also knows the runs of rivals: `rivals`, of
+complex events that beat this one so far, and for LAST `beaten`, of those that this one
+beats so far but that may still overtake it. A run state that a rival has too is dropped,
+because whatever follows, the rival can do the same. With m(X) and u(X) the states reached
+from X by marking and by unmarked transitions, an event that is marked / not marked leads to
+
+    NEXT  rivals' = m(rivals) | u(rivals)      /  u(rivals) | m(rivals) | m(runs)
+    MAX   rivals' = m(rivals)                  /  u(rivals) | m(rivals) | m(runs)
+    LAST  rivals' = m(rivals)                  /  u(rivals) | m(runs) | m(rivals) | m(beaten)
+          beaten' = m(beaten) | u(runs) | u(rivals) | u(beaten)   /   u(beaten)
+
+and runs' are the successors of runs by the one label, less rivals'; beaten' less both.
+
+Nothing here is bounded by word sizes: automata may have hundreds of states and predicates.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from ceql.automaton.cea import CEA, TRUE, Guard, Label
+from ceql.automaton.predicates import Event, holds
+from ceql.syntax.ast import Strategy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+States = frozenset[int]
+NO_STATES: States = frozenset()
+
+DEFAULT_CAPACITY = 100_000
+"""Transitions that a memo keeps; at about half a kilobyte each."""
+
+
+class DetState(NamedTuple):
+    """A determinized state, named by its sets of automaton states and by nothing else."""
+
+    runs: States
+    rivals: States = NO_STATES
+    beaten: States = NO_STATES
+
+
+Step = tuple[Label, DetState]
+"""A label for the event, and the determinized state it leads to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alphabet:
+    """The distinct guards of an automaton, TRUE left out; a symbol is the set of those that hold.
+
+    A symbol is an integer with bit i set for guard i.
+    """
+
+    guards: tuple[Guard, ...]
+
+    @classmethod
+    def of(cls, cea: CEA) -> Alphabet:
+        """Return the guards in the order in which transitions first use them."""
+        return cls(tuple(dict.fromkeys(one.guard for one in cea.transitions if one.guard != TRUE)))
+
+    def symbol(self, event: Event) -> int:
+        """Return the guards that an event satisfies."""
+        return sum(1 << index for index, guard in enumerate(self.guards) if all(holds(part, event) for part in guard))
+
+
+class Determinizer:
+    """Steps of the determinized automaton, computed when first asked for.
+
+    The memo keeps the most recently used steps; its capacity changes the speed and nothing
+    else. Steps come in an order that is a function of the automaton alone.
+    """
+
+    def __init__(self, cea: CEA, strategy: Strategy = Strategy.ALL, *, capacity: int = DEFAULT_CAPACITY) -> None:
+        self.alphabet = Alphabet.of(cea)
+        self.start = DetState(frozenset((cea.initial,)))
+        self.capacity = max(1, capacity)
+        self._final = cea.final
+        self._strategy = strategy
+        self._memo: OrderedDict[tuple[DetState, int], tuple[Step, ...]] = OrderedDict()
+        guard_bits = {guard: 1 << index for index, guard in enumerate(self.alphabet.guards)} | {TRUE: 0}
+        labels = sorted({one.label for one in cea.transitions}, key=sorted)
+        self._labels = labels
+        self._is_marking = [bool(label) for label in labels]
+        label_ids = {label: index for index, label in enumerate(labels)}
+        self._outgoing: list[list[tuple[int, int, int]]] = [[] for _ in range(cea.n_states)]
+        for one in cea.transitions:
+            self._outgoing[one.source].append((guard_bits[one.guard], label_ids[one.label], one.target))
+
+    @property
+    def memo_size(self) -> int:
+        """How many steps the memo holds."""
+        return len(self._memo)
+
+    def accepts(self, state: DetState) -> bool:
+        """Whether the events so far are a match."""
+        return self._final in state.runs
+
+    def steps(self, state: DetState, symbol: int) -> tuple[Step, ...]:
+        """Return each possible label of an event with the state it leads to; labels are distinct."""
+        key = (state, symbol)
+        known = self._memo.get(key)
+        if known is not None:
+            self._memo.move_to_end(key)
+            return known
+        steps = tuple(self._compute(state, symbol))
+        self._memo[key] = steps
+        if len(self._memo) > self.capacity:
+            self._memo.popitem(last=False)
+        return steps
+
+    def _compute(self, state: DetState, symbol: int) -> Iterable[Step]:
+        runs = self._successors(state.runs, symbol)
+        marked_runs, skipped_runs = self._by_mark(runs)
+        if self._strategy in (Strategy.ALL, Strategy.STRICT):
+            rivals, beaten = (NO_STATES, NO_STATES), (NO_STATES, NO_STATES)
+        else:
+            rivals, beaten = self._compare(state, symbol, marked_runs, skipped_runs)
+        for label_id in sorted(runs):
+            index = 0 if self._is_marking[label_id] else 1
+            remaining = runs[label_id] - rivals[index]
+            if remaining:
+                yield (
+                    self._labels[label_id],
+                    DetState(remaining, rivals[index], beaten[index] - rivals[index] - remaining),
+                )
+
+    def _compare(
+        self, state: DetState, symbol: int, marked_runs: States, skipped_runs: States
+    ) -> tuple[tuple[States, States], tuple[States, States]]:
+        """Return the next rivals and beaten, each if the event is marked and if it is not."""
+        marked_rivals, skipped_rivals = self._by_mark(self._successors(state.rivals, symbol))
+        marked_beaten, skipped_beaten = self._by_mark(self._successors(state.beaten, symbol))
+        all_rivals = marked_rivals | skipped_rivals
+        match self._strategy:
+            case Strategy.NEXT:
+                return (all_rivals, all_rivals | marked_runs), (NO_STATES, NO_STATES)
+            case Strategy.MAX:
+                return (marked_rivals, all_rivals | marked_runs), (NO_STATES, NO_STATES)
+            case _:
+                overtaken = marked_beaten | skipped_runs | skipped_rivals | skipped_beaten
+                return (marked_rivals, all_rivals | marked_runs | marked_beaten), (overtaken, skipped_beaten)
+
+    def _successors(self, states: States, symbol: int) -> dict[int, States]:
+        found: dict[int, set[int]] = {}
+        for state in states:
+            for guard_bit, label_id, target in self._outgoing[state]:
+                if symbol & guard_bit == guard_bit:
+                    found.setdefault(label_id, set()).add(target)
+        return {label_id: frozenset(targets) for label_id, targets in found.items()}
+
+    def _by_mark(self, successors: dict[int, States]) -> tuple[States, States]:
+        """Return the successors by marking labels and by the others."""
+        marked, skipped = set[int](), set[int]()
+        for label_id, targets in successors.items():
+            (marked if self._is_marking[label_id] else skipped).update(targets)
+        return frozenset(marked), frozenset(skipped)

@@ -1,0 +1,164 @@
+"""Small functions from automaton to automaton.
+
+`select` and `keep_gap_free` carry out the SELECT clause and `collapse_labels` the shape
+`positions`; they change what is found. Those in PASSES do not: they only make the
+automaton smaller. All keep the order of transitions a function of the query, on which
+the order of matches depends.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from ceql.automaton.cea import CEA, MARK, SKIP, Label, Transition
+from ceql.syntax import plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+def select(cea: CEA, query: plan.Plan) -> CEA:
+    """Return the automaton with labels cut to the selected variables."""
+    selected = frozenset(variable.name for variable in query.variables)
+    return _relabelled(cea, lambda label: label & selected)
+
+
+def collapse_labels(cea: CEA) -> CEA:
+    """Return the automaton of the complex-event semantics: labels say only whether an event is marked."""
+    marked = frozenset((MARK,))
+    return _relabelled(cea, lambda label: marked if label else SKIP)
+
+
+def keep_gap_free(cea: CEA) -> CEA:
+    """Return the automaton of those matches whose selected events are neighbours, at least one.
+
+    This is STRICT. Each state is there three times: before the first selected event, among
+    them, and after the last.
+    """
+    before, among, after = 0, cea.n_states, 2 * cea.n_states
+    steps_if_marked = ((before, among), (among, among))
+    steps_if_not = ((before, before), (among, after), (after, after))
+    final = 3 * cea.n_states
+    transitions = []
+    for one in cea.transitions:
+        for phase, next_phase in steps_if_marked if one.label else steps_if_not:
+            source = phase + one.source
+            if one.target != cea.final:
+                transitions.append(Transition(source, one.guard, one.label, next_phase + one.target))
+            elif next_phase != before:
+                transitions.append(Transition(source, one.guard, one.label, final))
+    return CEA(final + 1, tuple(transitions), cea.initial, final)
+
+
+def remove_impossible(cea: CEA) -> CEA:
+    """Return the automaton without transitions that no event can take, and without repeated ones.
+
+    An event has one type and one stream, and FALSE or NULL is never true.
+    """
+    possible: dict[frozenset[plan.Predicate], bool] = {}
+    kept: dict[Transition, None] = {}
+    for one in cea.transitions:
+        if one.guard not in possible:
+            possible[one.guard] = _is_possible(one.guard)
+        if possible[one.guard]:
+            kept.setdefault(one)
+    return CEA(cea.n_states, tuple(kept), cea.initial, cea.final)
+
+
+def _is_possible(guard: Iterable[plan.Predicate]) -> bool:
+    types = [part for part in guard if isinstance(part, plan.HasType)]
+    constants = [part for part in guard if isinstance(part, plan.Constant)]
+    one_type = len({part.event_type for part in types}) <= 1
+    one_stream = len({part.stream for part in types if part.stream is not None}) <= 1
+    return one_type and one_stream and all(part.value is True for part in constants)
+
+
+def trim(cea: CEA) -> CEA:
+    """Return the automaton without states that no run from the initial to the final state visits."""
+    forward, backward = defaultdict(list), defaultdict(list)
+    for one in cea.transitions:
+        forward[one.source].append(one.target)
+        backward[one.target].append(one.source)
+    useful = (_reachable(cea.initial, forward) & _reachable(cea.final, backward)) | {cea.initial, cea.final}
+    return _renumbered(cea, {state: state for state in useful})
+
+
+def merge_equal_states(cea: CEA) -> CEA:
+    """Return the automaton with states merged that have the same way on.
+
+    The initial state is left alone, because nothing may enter it. Linear in the number of
+    transitions times the number of merges that one state takes part in.
+    """
+    outgoing: dict[int, list[Transition]] = defaultdict(list)
+    incoming: dict[int, set[int]] = defaultdict(set)
+    for one in cea.transitions:
+        outgoing[one.source].append(one)
+        incoming[one.target].add(one.source)
+    merged_into = list(range(cea.n_states))
+
+    def representative(state: int) -> int:
+        while merged_into[state] != state:
+            merged_into[state] = merged_into[merged_into[state]]
+            state = merged_into[state]
+        return state
+
+    def way_on(state: int) -> frozenset[tuple[object, Label, int]]:
+        return frozenset(
+            (one.guard, one.label, -1 if one.target == one.source else representative(one.target))
+            for one in outgoing[state]
+        )
+
+    seen: dict[frozenset[tuple[object, Label, int]], int] = {}
+    pending = [state for state in range(cea.n_states) if state not in (cea.initial, cea.final)]
+    while pending:
+        changed: set[int] = set()
+        for state in pending:
+            first = representative(seen.setdefault(way_on(state), state))
+            if first != state:
+                merged_into[state] = first
+                changed |= incoming[state]
+                incoming[first] |= incoming[state]
+        pending = sorted(
+            state for state in changed if merged_into[state] == state and state not in (cea.initial, cea.final)
+        )
+    return _renumbered(cea, {state: representative(state) for state in range(cea.n_states)})
+
+
+PASSES: tuple[Callable[[CEA], CEA], ...] = (remove_impossible, trim, merge_equal_states)
+"""What makes an automaton smaller, in order; none changes the matches."""
+
+
+def simplify(cea: CEA) -> CEA:
+    """Return an equivalent, smaller automaton."""
+    for improve in PASSES:
+        cea = improve(cea)
+    return cea
+
+
+def _relabelled(cea: CEA, relabel: Callable[[Label], Label]) -> CEA:
+    labels = {label: relabel(label) for label in {one.label for one in cea.transitions}}
+    transitions = (Transition(one.source, one.guard, labels[one.label], one.target) for one in cea.transitions)
+    return CEA(cea.n_states, tuple(dict.fromkeys(transitions)), cea.initial, cea.final)
+
+
+def _reachable(start: int, neighbours: dict[int, list[int]]) -> set[int]:
+    reached = {start}
+    pending = [start]
+    while pending:
+        for neighbour in neighbours[pending.pop()]:
+            if neighbour not in reached:
+                reached.add(neighbour)
+                pending.append(neighbour)
+    return reached
+
+
+def _renumbered(cea: CEA, kept: dict[int, int]) -> CEA:
+    """Return the automaton with each kept state replaced by its representative, numbered without holes."""
+    number = {state: index for index, state in enumerate(sorted(set(kept.values())))}
+    transitions = (
+        Transition(number[kept[one.source]], one.guard, one.label, number[kept[one.target]])
+        for one in cea.transitions
+        if one.source in kept and one.target in kept
+    )
+    return CEA(len(number), tuple(dict.fromkeys(transitions)), number[kept[cea.initial]], number[kept[cea.final]])

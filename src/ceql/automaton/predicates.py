@@ -1,0 +1,168 @@
+"""Predicates on one event, in SQL's three-valued logic.
+
+This is the meaning of every predicate, value by value; whatever evaluates whole columns
+must agree with it. Values are Python's: None is NULL, and floats compare as in Spark,
+where NaN equals itself and is greater than all other numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache
+from typing import Any
+
+from ceql.schema import Kind
+from ceql.syntax import plan
+from ceql.syntax.patterns import python_regex
+from ceql.syntax.typecheck import INT64_MAX, INT64_MIN
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event: its type, its stream, and its attributes; one that is missing is NULL."""
+
+    event_type: str
+    attributes: Mapping[str, Any]
+    stream: str | None = None
+
+
+def holds(predicate: plan.Predicate, event: Event) -> bool:
+    """Whether an event satisfies a predicate: NULL does not, nor does its negation."""
+    return evaluate(predicate, event) is True
+
+
+def evaluate(predicate: plan.Predicate, event: Event) -> Any:
+    """Return a predicate's value on an event; None is NULL."""
+    match predicate:
+        case plan.HasType():
+            return predicate.event_type == event.event_type and predicate.stream in (None, event.stream)
+        case plan.Column():
+            return event.attributes.get(predicate.name)
+        case plan.Constant():
+            return predicate.value
+        case plan.Compare():
+            left, right = evaluate(predicate.left, event), evaluate(predicate.right, event)
+            if left is None or right is None:
+                return None
+            if predicate.as_doubles:
+                left, right = float(left), float(right)
+            return _COMPARISONS[predicate.operator](order(left, right))
+        case plan.InSet():
+            return _in_set(predicate, evaluate(predicate.value, event))
+        case plan.Matches():
+            value = evaluate(predicate.value, event)
+            return None if value is None else _compiled(predicate.regex).search(value) is not None
+        case plan.IsNull():
+            return evaluate(predicate.value, event) is None
+        case plan.Not():
+            value = evaluate(predicate.predicate, event)
+            return None if value is None else not value
+        case plan.All():
+            return _all([evaluate(part, event) for part in predicate.parts])
+        case plan.Any():
+            opposite = _all([_not(evaluate(part, event)) for part in predicate.parts])
+            return _not(opposite)
+        case plan.Arithmetic():
+            return _arithmetic(predicate, event)
+        case plan.Negative():
+            value = _operand(predicate.value, event)
+            return None if value is None else _bounded(-value)
+    raise AssertionError(f"no rule for {type(predicate).__name__}")
+
+
+def order(left: Any, right: Any) -> int:
+    """Return -1, 0 or 1 as left is less than, equal to or greater than right.
+
+    >>> order(float("nan"), float("inf")), order(float("nan"), float("nan")), order(-0.0, 0.0)
+    (1, 0, 0)
+    """
+    left_is_nan, right_is_nan = _is_nan(left), _is_nan(right)
+    if left_is_nan or right_is_nan:
+        return int(left_is_nan) - int(right_is_nan)
+    return int(left > right) - int(left < right)
+
+
+_COMPARISONS: dict[str, Callable[[int], bool]] = {
+    "=": lambda sign: sign == 0,
+    "!=": lambda sign: sign != 0,
+    "<": lambda sign: sign < 0,
+    "<=": lambda sign: sign <= 0,
+    ">": lambda sign: sign > 0,
+    ">=": lambda sign: sign >= 0,
+}
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _not(value: bool | None) -> bool | None:  # noqa: FBT001
+    return None if value is None else not value
+
+
+def _all(values: list[bool | None]) -> bool | None:
+    if False in values:
+        return False
+    return None if None in values else True
+
+
+def _in_set(predicate: plan.InSet, value: Any) -> bool | None:
+    if value is None:
+        return None
+    if any(order(value, item.value) == 0 for item in predicate.items):
+        return True
+    return None if predicate.has_null else False
+
+
+@cache
+def _compiled(regex: str) -> re.Pattern[str]:
+    return re.compile(python_regex(regex))
+
+
+def _operand(predicate: plan.Predicate, event: Event) -> int | float | None:
+    """Return an operand as arithmetic takes it: an integer, or a double (decimals are turned into one)."""
+    value = evaluate(predicate, event)
+    if isinstance(value, Decimal) or plan.kind_of_predicate(predicate) is Kind.FLOAT:
+        return None if value is None else float(value)
+    result: int | float | None = _bounded(value)
+    return result
+
+
+def _arithmetic(predicate: plan.Arithmetic, event: Event) -> int | float | None:
+    result, *operands = (_operand(operand, event) for operand in predicate.operands)
+    for operator, operand in zip(predicate.operators, operands, strict=True):
+        if result is None or operand is None:
+            return None
+        result = _bounded(_OPERATIONS[operator](result, operand))
+    return result
+
+
+def _divide(left: float, right: float) -> float | None:
+    return None if right == 0 else float(left) / float(right)
+
+
+def _remainder(left: float, right: float) -> int | float | None:
+    """Return the remainder with the sign of the dividend, as SQL and Java have it."""
+    if right == 0:
+        return None
+    if isinstance(left, int) and isinstance(right, int):
+        return abs(left) % abs(right) * (-1 if left < 0 else 1)
+    return math.nan if math.isinf(left) else math.fmod(left, right)
+
+
+_OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": lambda left, right: left + right,
+    "-": lambda left, right: left - right,
+    "*": lambda left, right: left * right,
+    "/": _divide,
+    "%": _remainder,
+}
+
+
+def _bounded(value: Any) -> Any:
+    """Return a result, or NULL if it is an integer that does not fit 64 bits."""
+    return None if isinstance(value, int) and not INT64_MIN <= value <= INT64_MAX else value

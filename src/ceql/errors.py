@@ -1,0 +1,159 @@
+"""What can go wrong, told in the user's words.
+
+    CeqlError
+    ├── QueryError      the query text is wrong: message, place, caret, hint
+    ├── DataError       events do not fit the query, or time runs backwards
+    └── SnapshotError   a snapshot is damaged, or belongs to another query
+
+Every error keeps its fields as data and survives pickling, because errors travel
+from worker processes to the driver.
+"""
+
+from __future__ import annotations
+
+import difflib
+import unicodedata
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+EXCERPT_WIDTH = 100
+"""Longest piece of a source line that an error shows; machine-made queries have lines of megabytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A half-open range of character offsets in the query text."""
+
+    start: int
+    end: int
+
+    def line_and_column(self, text: str) -> tuple[int, int]:
+        r"""Return the 1-based line and column at which the span starts.
+
+        >>> Span(5, 6).line_and_column("ab\ncdef")
+        (2, 3)
+        """
+        line = text.count("\n", 0, self.start) + 1
+        column = self.start - (text.rfind("\n", 0, self.start) + 1) + 1
+        return line, column
+
+
+class CeqlError(Exception):
+    """The base of all errors that ceql raises on purpose."""
+
+
+class QueryError(CeqlError):
+    """The query text is wrong.
+
+    `str(error)` shows message, place, caret and hint; the fields are there for user
+    interfaces that underline by themselves. `related` is a second place that explains
+    the first, for example the earlier of two clauses.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        text: str,
+        span: Span,
+        hint: str | None = None,
+        related: Span | None = None,
+    ) -> None:
+        super().__init__(message, text, span, hint, related)
+        self.message = message
+        self.text = text
+        self.span = span
+        self.hint = hint
+        self.related = related
+
+    @property
+    def line(self) -> int:
+        """The 1-based line of the offending thing."""
+        return self.span.line_and_column(self.text)[0]
+
+    @property
+    def column(self) -> int:
+        """The 1-based column of the offending thing, in characters."""
+        return self.span.line_and_column(self.text)[1]
+
+    def __str__(self) -> str:
+        lines = [self.message, *_excerpt(self.text, self.span)]
+        if self.related is not None:
+            lines += ["see also", *_excerpt(self.text, self.related)]
+        if self.hint:
+            lines.append(f"hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class DataError(CeqlError):
+    """Events do not fit the query's schema, or time runs backwards."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message, hint)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message if not self.hint else f"{self.message}\nhint: {self.hint}"
+
+
+class SnapshotError(CeqlError):
+    """A snapshot is damaged, or was taken by another query or format."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """Return a hint naming the known name closest to a mistyped one, if any is close.
+
+    >>> did_you_mean("pric", ["name", "price"])
+    "did you mean 'price'?"
+    """
+    candidates = list(known)
+    by_lower = {candidate.lower(): candidate for candidate in reversed(candidates)}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return f"did you mean '{by_lower[close[0]]}'?" if close else None
+
+
+def listing(names: Iterable[str], limit: int = 12) -> str:
+    """Return names joined by commas, cut after `limit` of them.
+
+    >>> listing(["a", "b", "c"], limit=2)
+    'a, b, ...'
+    """
+    shown = list(names)
+    return ", ".join(shown[:limit]) + (", ..." if len(shown) > limit else "")
+
+
+def _excerpt(text: str, span: Span) -> list[str]:
+    """Return the place line, the source line (cut around the span) and the caret line."""
+    line, column = span.line_and_column(text)
+    line_start = span.start - (column - 1)
+    line_end = text.find("\n", line_start)
+    source = text[line_start : line_end if line_end >= 0 else len(text)].rstrip("\r")
+
+    first = column - 1
+    last = max(first + 1, min(span.end - line_start, len(source)))
+    cut_left = max(0, min(first - EXCERPT_WIDTH // 3, len(source) - EXCERPT_WIDTH))
+    cut_right = min(len(source), cut_left + EXCERPT_WIDTH)
+    prefix = "..." if cut_left else ""
+    suffix = "..." if cut_right < len(source) else ""
+
+    before = prefix + source[cut_left:first]
+    marked = source[first : min(last, cut_right)]
+    shown = _printable(prefix + source[cut_left:cut_right] + suffix)
+    caret = " " * _width(before) + "^" * max(1, _width(marked))
+    return [f"  line {line}, column {column}", f"    {shown}".rstrip(), f"    {caret}"]
+
+
+def _printable(text: str) -> str:
+    """Return text with every character that does not print replaced, one for one."""
+    return "".join(
+        " " if ch.isspace() else ch if ch.isprintable() or unicodedata.combining(ch) else "\N{REPLACEMENT CHARACTER}"
+        for ch in text
+    )
+
+
+def _width(text: str) -> int:
+    """Return how many terminal columns text takes, so that carets stand under wide characters."""
+    return sum(0 if unicodedata.combining(ch) else 2 if unicodedata.east_asian_width(ch) in "WF" else 1 for ch in text)

@@ -1,0 +1,89 @@
+"""The compiler: text to `Query`, the frozen program that every backend runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from ceql.automaton.build import build
+from ceql.automaton.cea import CEA
+from ceql.automaton.passes import keep_gap_free, select, simplify
+from ceql.explain import explain_plan, render_automaton, render_tree
+from ceql.schema import Schema
+from ceql.syntax import ast
+from ceql.syntax.bind import bind
+from ceql.syntax.mistakes import Mistake
+from ceql.syntax.parser import parse
+from ceql.syntax.plan import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+Stage = Literal["ast", "plan", "automaton"]
+Format = Literal["text", "dot", "mermaid"]
+
+
+@dataclass(frozen=True)
+class Query:
+    """A compiled query: immutable, picklable, bound to one schema."""
+
+    text: str
+    tree: ast.Query = field(repr=False)
+    plan: Plan = field(repr=False)
+    automaton: CEA = field(repr=False)
+    schema: Schema = field(repr=False)
+    time_column: str | None = None
+    order_by: tuple[str, ...] = ()
+
+    @property
+    def result_schema(self) -> pa.Schema:
+        """The Arrow schema of the matches, one row each."""
+        return self.plan.result_schema
+
+    def explain(self, stage: Stage = "plan", *, format: Format = "text") -> str:
+        """Return a stage of the compilation as text, or as a graph in DOT or Mermaid.
+
+        The text of the plan ends with what the query costs per event, and why.
+        """
+        if stage == "ast":
+            return render_tree(self.tree.formula, format)
+        if stage == "plan":
+            return (
+                explain_plan(self.plan, self.automaton) if format == "text" else render_tree(self.plan.formula, format)
+            )
+        if stage == "automaton":
+            return render_automaton(self.automaton, format)
+        raise ValueError(f"unknown stage {stage!r}: choose 'ast', 'plan' or 'automaton'")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Compiling again is cheap, and independent of how deep the trees are.
+        return _compile, (self.text, self.schema, self.time_column, self.order_by)
+
+
+def compile(text: str, schema: object = None, *, time_column: str | None = None, order_by: Sequence[str] = ()) -> Query:
+    """Return the compiled query, or raise `QueryError` saying what is wrong and where.
+
+    Args:
+        text: the query, with CREATE STREAM declarations before it if there are any.
+        schema: what the events look like: an Arrow or Spark schema, anything that has one, or a
+            dict of them by stream. Without it, and without declarations, names and types of
+            attributes go unchecked, and the query can be explained but not run.
+        time_column: the attribute that durations in WITHIN measure.
+        order_by: the attributes that order the events.
+    """
+    known = Schema.unknown() if schema is None else Schema.of(schema)
+    return _compile(text, known, time_column, tuple(order_by))
+
+
+def _compile(text: str, schema: Schema, time_column: str | None, order_by: tuple[str, ...]) -> Query:
+    tree = parse(text)
+    try:
+        plan = bind(tree, schema, time_column=time_column, order_by=order_by)
+    except Mistake as mistake:
+        raise mistake.at(text) from None
+    automaton = select(build(plan.formula), plan)
+    if plan.strategy is ast.Strategy.STRICT:
+        automaton = keep_gap_free(automaton)
+    return Query(text, tree, plan, simplify(automaton), schema, time_column, order_by)

@@ -1,0 +1,198 @@
+"""What events look like: streams, event types, attributes and their types.
+
+A schema is either *open* (it comes from tables: the columns are known, but any event
+type may occur, because a table does not list its types) or *declared* (it comes from
+`CREATE STREAM`: event types and their attributes are listed). Attribute types are Arrow
+types throughout; `kind_of` groups them by how they compare.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import pyarrow as pa
+
+from ceql.errors import CeqlError
+
+ANY_STREAM = "*"
+"""Name of the only stream of a schema made from one table: FROM may call it as it likes."""
+
+
+class Kind(Enum):
+    """How values compare: two attributes are comparable when their kinds are."""
+
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    FLOAT = "double"
+    DECIMAL = "decimal"
+    STRING = "string"
+    TIMESTAMP = "timestamp"
+    LOCAL_TIMESTAMP = "timestamp without zone"
+    DATE = "date"
+    NULL = "null"
+    UNKNOWN = "unknown"
+    OTHER = "complex"
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether arithmetic applies."""
+        return self in (Kind.INTEGER, Kind.FLOAT, Kind.DECIMAL)
+
+    @property
+    def is_time(self) -> bool:
+        """Whether durations apply."""
+        return self in (Kind.TIMESTAMP, Kind.LOCAL_TIMESTAMP, Kind.DATE)
+
+
+UNKNOWN_TYPE = pa.null()
+"""Type of attributes when a query is checked without any schema."""
+
+
+def kind_of(data_type: pa.DataType) -> Kind:
+    """Return how values of an Arrow type compare.
+
+    >>> kind_of(pa.int16()), kind_of(pa.dictionary(pa.int32(), pa.string()))
+    (<Kind.INTEGER: 'integer'>, <Kind.STRING: 'string'>)
+    """
+    if pa.types.is_dictionary(data_type):
+        return kind_of(data_type.value_type)
+    for kind, tests in _KIND_TESTS:
+        if any(test(data_type) for test in tests):
+            return kind
+    if pa.types.is_timestamp(data_type):
+        return Kind.LOCAL_TIMESTAMP if data_type.tz is None else Kind.TIMESTAMP
+    return Kind.OTHER
+
+
+_KIND_TESTS = (
+    (Kind.BOOLEAN, (pa.types.is_boolean,)),
+    (Kind.INTEGER, (pa.types.is_integer,)),
+    (Kind.FLOAT, (pa.types.is_floating,)),
+    (Kind.DECIMAL, (pa.types.is_decimal,)),
+    (Kind.STRING, (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)),
+    (Kind.DATE, (pa.types.is_date,)),
+    (Kind.UNKNOWN, (pa.types.is_null,)),
+)
+
+
+Attributes = Mapping[str, pa.DataType]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One named stream.
+
+    `event_types` maps each declared type to its attributes; None means that any type may
+    occur and that every event has `columns`.
+    """
+
+    name: str
+    columns: Attributes
+    event_types: Mapping[str, Attributes] | None = None
+
+    def attributes_of(self, event_type: str) -> Attributes:
+        """Return the attributes of one event type, which must be one that the stream allows."""
+        return self.columns if self.event_types is None else self.event_types[event_type]
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The streams a query may read, each with its event types and attributes."""
+
+    streams: tuple[Stream, ...]
+
+    @classmethod
+    def of(cls, source: object) -> Schema:
+        """Return a schema from whatever describes one.
+
+        Accepts a `Schema`, an Arrow schema, anything with an Arrow `schema` attribute (a table,
+        a reader, a data set), a Spark schema or DataFrame, or a dict from stream names to these.
+        """
+        if isinstance(source, Schema):
+            return source
+        if isinstance(source, Mapping):
+            return cls(tuple(Stream(str(name), _columns(part)) for name, part in source.items()))
+        return cls((Stream(ANY_STREAM, _columns(source)),))
+
+    @classmethod
+    def unknown(cls) -> Schema:
+        """Return the schema that accepts every stream, event type and attribute, untyped."""
+        return cls(())
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nothing is known, so that names and types cannot be checked."""
+        return not self.streams
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether event types are listed, so that a misspelt type can be told from a rare one."""
+        return any(stream.event_types is not None for stream in self.streams)
+
+
+def _columns(source: object) -> dict[str, pa.DataType]:
+    schema = source if isinstance(source, pa.Schema) else getattr(source, "schema", source)
+    if isinstance(schema, pa.Schema):
+        return {field.name: field.type for field in schema}
+    if hasattr(schema, "__arrow_c_schema__"):
+        return {field.name: field.type for field in pa.schema(schema)}
+    if hasattr(schema, "jsonValue"):
+        return {field["name"]: _from_spark(field["type"]) for field in schema.jsonValue()["fields"]}
+    raise CeqlError(
+        f"cannot read a schema from {type(source).__name__}: give an Arrow or Spark schema, or a dict of them"
+    )
+
+
+_SPARK_TYPES = {
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "void": pa.null(),
+    "null": pa.null(),
+}
+
+
+def _from_spark(described: str | dict[str, Any]) -> pa.DataType:
+    """Return the Arrow type for a type as Spark's schema JSON describes it.
+
+    Reading the JSON form keeps pyspark out of this module: a schema is needed where it may
+    not be installed, and its own converter does not cover every type.
+    """
+    if isinstance(described, dict):
+        return _from_spark_nested(described)
+    name, _, rest = described.partition("(")
+    if name == "decimal":
+        precision, scale = (int(part) for part in rest.rstrip(")").split(",")) if rest else (10, 0)
+        return pa.decimal128(precision, scale)
+    if name.split(" ")[0] in ("char", "varchar", "string"):
+        return pa.string()
+    if name in _SPARK_TYPES:
+        return _SPARK_TYPES[name]
+    raise CeqlError(f"Spark type {json.dumps(described)} has no Arrow counterpart: leave that column out")
+
+
+def _from_spark_nested(described: dict[str, Any]) -> pa.DataType:
+    match described["type"]:
+        case "array":
+            return pa.list_(_from_spark(described["elementType"]))
+        case "map":
+            return pa.map_(_from_spark(described["keyType"]), _from_spark(described["valueType"]))
+        case "struct":
+            return pa.struct([(field["name"], _from_spark(field["type"])) for field in described["fields"]])
+        case "udt":
+            return _from_spark(described["sqlType"])
+        case other:
+            raise CeqlError(f"Spark type {json.dumps(other)} has no Arrow counterpart: leave that column out")

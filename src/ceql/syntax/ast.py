@@ -1,0 +1,572 @@
+"""The query as the user wrote it: frozen nodes with spans.
+
+`str(node)` is query text that parses to an equal tree. Spans take no part in equality.
+Chains of `;`, `:`, OR, AND and arithmetic are one node with many parts, so that a flat
+query of any length is a shallow tree.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import Enum
+from typing import TYPE_CHECKING, ClassVar
+
+from ceql.errors import Span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+NOWHERE = Span(0, 0)
+
+RESERVED = frozenset(
+    (
+        "select",
+        "from",
+        "where",
+        "filter",
+        "project",
+        "partition",
+        "by",
+        "within",
+        "consume",
+        "limit",
+        "create",
+        "as",
+        "and",
+        "or",
+        "not",
+        "in",
+        "between",
+        "like",
+        "rlike",
+        "is",
+        "null",
+        "true",
+        "false",
+    )
+)
+"""Words that must be quoted with backticks to serve as names; the grammar's NAME excludes the same ones."""
+
+_PLAIN_NAME = re.compile(r"[^\W\d]\w*")
+
+
+class Strategy(Enum):
+    """Which of the matches that end at one event are kept."""
+
+    ALL = "ALL"
+    NEXT = "NEXT"
+    LAST = "LAST"
+    MAX = "MAX"
+    STRICT = "STRICT"
+
+
+class Consumption(Enum):
+    """What is forgotten once a match is found."""
+
+    NONE = "NONE"
+    PARTITION = "PARTITION"
+    ANY = "ANY"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A piece of a query. `level` is its binding strength among its kind; stronger is higher."""
+
+    level: ClassVar[int] = 9
+
+    span: Span = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
+
+    def children(self) -> Iterator[Node]:
+        """Yield the nodes directly below this one, in the order of the text."""
+        for name in self.__dataclass_fields__:
+            value = getattr(self, name)
+            if isinstance(value, Node):
+                yield value
+            elif isinstance(value, tuple):
+                yield from (part for part in value if isinstance(part, Node))
+
+    def at_least(self, level: int) -> str:
+        """Return the node's text, in parentheses if it binds weaker than `level`."""
+        return str(self) if self.level >= level else f"({self})"
+
+
+@dataclass(frozen=True, slots=True)
+class Name(Node):
+    """A name of a stream, event type, variable or attribute, without its backticks."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return quoted_name(self.text)
+
+
+def quoted_name(name: str) -> str:
+    """Return a name as it must stand in a query.
+
+    >>> quoted_name("price"), quoted_name("Create Fine"), quoted_name("from")
+    ('price', '`Create Fine`', '`from`')
+    """
+    is_plain = _PLAIN_NAME.fullmatch(name) and name.lower() not in RESERVED and name.lower() != "none"
+    return name if is_plain else "`" + name.replace("`", "``") + "`"
+
+
+def _joined(parts: Iterable[object], separator: str = ", ") -> str:
+    return separator.join(map(str, parts))
+
+
+class Formula(Node):
+    """What to look for in the stream."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Atom(Formula):
+    """`R` or `S>R`: one event of a type, from one stream or from any."""
+
+    event_type: Name
+    stream: Name | None = None
+
+    def __str__(self) -> str:
+        return f"{self.stream}>{self.event_type}" if self.stream else str(self.event_type)
+
+
+@dataclass(frozen=True, slots=True)
+class As(Formula):
+    """`f AS x`: variable x also holds every position that f marks."""
+
+    level: ClassVar[int] = 3
+
+    formula: Formula
+    variable: Name
+
+    def __str__(self) -> str:
+        return f"{self.formula.at_least(3)} AS {self.variable}"
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration(Formula):
+    """`f+` (may skip events between rounds) or `f:+` (may not)."""
+
+    level: ClassVar[int] = 3
+
+    formula: Formula
+    is_contiguous: bool
+
+    def __str__(self) -> str:
+        return self.formula.at_least(3) + (":+" if self.is_contiguous else "+")
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence(Formula):
+    """`f ; g : h`: one after the other; `gaps[i]` says whether events may be skipped after part i."""
+
+    level: ClassVar[int] = 2
+
+    parts: tuple[Formula, ...]
+    gaps: tuple[bool, ...]
+
+    def __str__(self) -> str:
+        first, *rest = self.parts
+        following = (f" {';' if gap else ':'} {part.at_least(3)}" for gap, part in zip(self.gaps, rest, strict=True))
+        return first.at_least(3) + "".join(following)
+
+
+@dataclass(frozen=True, slots=True)
+class Or(Formula):
+    """`f OR g`: what either finds."""
+
+    level: ClassVar[int] = 1
+
+    parts: tuple[Formula, ...]
+
+    def __str__(self) -> str:
+        return _joined((part.at_least(2) for part in self.parts), " OR ")
+
+
+@dataclass(frozen=True, slots=True)
+class Filter(Formula):
+    """`f FILTER conditions`: what f finds, if the variables' events satisfy the conditions."""
+
+    level: ClassVar[int] = 0
+
+    formula: Formula
+    condition: Condition
+
+    def __str__(self) -> str:
+        return f"{self.formula} FILTER {self.condition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Project(Formula):
+    """`f PROJECT [x, ...]`: what f finds, with all other variables emptied."""
+
+    level: ClassVar[int] = 0
+
+    formula: Formula
+    variables: tuple[Name, ...]
+
+    def __str__(self) -> str:
+        return f"{self.formula} PROJECT [{_joined(self.variables)}]"
+
+
+class Condition(Node):
+    """What the events held by variables must satisfy."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class VariableCondition(Condition):
+    """`x[predicate]`: every event that x holds satisfies the predicate."""
+
+    variable: Name
+    predicate: Predicate
+
+    def __str__(self) -> str:
+        return f"{self.variable}[{self.predicate}]"
+
+
+@dataclass(frozen=True, slots=True)
+class AllConditions(Condition):
+    """Conditions joined by AND."""
+
+    level: ClassVar[int] = 1
+
+    parts: tuple[Condition, ...]
+
+    def __str__(self) -> str:
+        return _joined((part.at_least(2) for part in self.parts), " AND ")
+
+
+@dataclass(frozen=True, slots=True)
+class AnyCondition(Condition):
+    """Conditions joined by OR: the union of what each lets through."""
+
+    level: ClassVar[int] = 0
+
+    parts: tuple[Condition, ...]
+
+    def __str__(self) -> str:
+        return _joined((part.at_least(1) for part in self.parts), " OR ")
+
+
+class Predicate(Node):
+    """A value computed from one event; as a condition it must be boolean."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AnyPredicate(Predicate):
+    """Predicates joined by OR."""
+
+    level: ClassVar[int] = 0
+
+    parts: tuple[Predicate, ...]
+
+    def __str__(self) -> str:
+        return _joined((part.at_least(1) for part in self.parts), " OR ")
+
+
+@dataclass(frozen=True, slots=True)
+class AllPredicates(Predicate):
+    """Predicates joined by AND."""
+
+    level: ClassVar[int] = 1
+
+    parts: tuple[Predicate, ...]
+
+    def __str__(self) -> str:
+        return _joined((part.at_least(2) for part in self.parts), " AND ")
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Predicate):
+    """`NOT p`."""
+
+    level: ClassVar[int] = 2
+
+    predicate: Predicate
+
+    def __str__(self) -> str:
+        return f"NOT {self.predicate.at_least(2)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Compare(Predicate):
+    """`a < b`; the operator is one of = != < <= > >=."""
+
+    level: ClassVar[int] = 3
+
+    left: Predicate
+    operator: str
+    right: Predicate
+
+    def __str__(self) -> str:
+        return f"{self.left.at_least(4)} {self.operator} {self.right.at_least(4)}"
+
+
+@dataclass(frozen=True, slots=True)
+class InSet(Predicate):
+    """`a IN {1, 2}`."""
+
+    level: ClassVar[int] = 3
+
+    value: Predicate
+    items: tuple[Constant, ...]
+    is_negated: bool
+
+    def __str__(self) -> str:
+        return f"{self.value.at_least(4)} {_not(self.is_negated)}IN {{{_joined(self.items)}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class InRange(Predicate):
+    """`a IN {1..9}`, both ends included."""
+
+    level: ClassVar[int] = 3
+
+    value: Predicate
+    low: Constant
+    high: Constant
+    is_negated: bool
+
+    def __str__(self) -> str:
+        return f"{self.value.at_least(4)} {_not(self.is_negated)}IN {{{self.low} .. {self.high}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class Between(Predicate):
+    """`a BETWEEN b AND c`, both ends included."""
+
+    level: ClassVar[int] = 3
+
+    value: Predicate
+    low: Predicate
+    high: Predicate
+    is_negated: bool
+
+    def __str__(self) -> str:
+        bounds = f"{self.low.at_least(4)} AND {self.high.at_least(4)}"
+        return f"{self.value.at_least(4)} {_not(self.is_negated)}BETWEEN {bounds}"
+
+
+@dataclass(frozen=True, slots=True)
+class Like(Predicate):
+    """`a LIKE 'x%'`, or `a RLIKE 'x.*'` when the pattern is a regular expression."""
+
+    level: ClassVar[int] = 3
+
+    value: Predicate
+    pattern: Constant
+    is_regex: bool
+    is_negated: bool
+
+    def __str__(self) -> str:
+        word = "RLIKE" if self.is_regex else "LIKE"
+        return f"{self.value.at_least(4)} {_not(self.is_negated)}{word} {self.pattern}"
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull(Predicate):
+    """`a IS NULL`."""
+
+    level: ClassVar[int] = 3
+
+    value: Predicate
+    is_negated: bool
+
+    def __str__(self) -> str:
+        return f"{self.value.at_least(4)} IS {_not(self.is_negated)}NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic(Predicate):
+    """A chain of + and -, or of *, / and %, evaluated from the left."""
+
+    operands: tuple[Predicate, ...]
+    operators: tuple[str, ...]
+
+    @property
+    def level(self) -> int:  # type: ignore[override]
+        """Products bind stronger than sums."""
+        return 4 if self.operators[0] in "+-" else 5
+
+    def __str__(self) -> str:
+        first, *rest = (operand.at_least(self.level + 1) for operand in self.operands)
+        return first + "".join(f" {sign} {text}" for sign, text in zip(self.operators, rest, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Negative(Predicate):
+    """`-a`; a minus before a number is part of the number instead."""
+
+    level: ClassVar[int] = 6
+
+    value: Predicate
+
+    def __str__(self) -> str:
+        text = self.value.at_least(6)
+        return f"-({text})" if text.startswith("-") else f"-{text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute(Predicate):
+    """An attribute of the event; `variable` is set where the user wrote `x.a`."""
+
+    name: Name
+    variable: Name | None = None
+
+    def __str__(self) -> str:
+        return f"{self.variable}.{self.name}" if self.variable else str(self.name)
+
+
+ConstantValue = int | Decimal | str | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Constant(Predicate):
+    """A number (integer, or exact decimal), string, boolean or NULL."""
+
+    level: ClassVar[int] = 6
+
+    value: ConstantValue
+
+    def __str__(self) -> str:
+        if isinstance(self.value, str):
+            return "'" + self.value.replace("'", "''") + "'"
+        return "NULL" if self.value is None else str(self.value).upper()
+
+
+def _not(is_negated: bool) -> str:  # noqa: FBT001
+    return "NOT " if is_negated else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Selected(Node):
+    """`x` or `x[a, b]` in SELECT: a variable, with all of its events' attributes or some."""
+
+    variable: Name
+    attributes: tuple[Name, ...] | None = None
+
+    def __str__(self) -> str:
+        return str(self.variable) + (f"[{_joined(self.attributes)}]" if self.attributes else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Select(Node):
+    """The SELECT clause; `selected` is None for `*` and empty for NONE."""
+
+    strategy: Strategy
+    selected: tuple[Selected, ...] | None
+
+    def __str__(self) -> str:
+        strategy = "" if self.strategy is Strategy.ALL else f"{self.strategy.value} "
+        return f"SELECT {strategy}" + ("*" if self.selected is None else _joined(self.selected) or "NONE")
+
+
+class Window(Node):
+    """The WITHIN clause."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EventsWindow(Window):
+    """`WITHIN n EVENTS`."""
+
+    count: int
+
+    def __str__(self) -> str:
+        return f"WITHIN {self.count} EVENTS"
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeWindow(Window):
+    """`WITHIN n [attribute]`."""
+
+    size: int | Decimal
+    attribute: Name
+
+    def __str__(self) -> str:
+        return f"WITHIN {self.size} [{self.attribute}]"
+
+
+@dataclass(frozen=True, slots=True)
+class DurationWindow(Window):
+    """`WITHIN 1 hour 30 minutes`, measured on an attribute where one is named."""
+
+    parts: tuple[tuple[int | Decimal, str], ...]
+    attribute: Name | None = None
+
+    def __str__(self) -> str:
+        duration = " ".join(f"{amount} {unit}" for amount, unit in self.parts)
+        return f"WITHIN {duration}" + (f" [{self.attribute}]" if self.attribute else "")
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeDeclaration(Node):
+    """`price: double` in CREATE STREAM; `arguments` are those of `decimal(10, 2)`."""
+
+    name: Name
+    type_name: Name
+    arguments: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type_name}" + (f"({_joined(self.arguments)})" if self.arguments else "")
+
+
+@dataclass(frozen=True, slots=True)
+class EventDeclaration(Node):
+    """`EVENT R { ... }` in CREATE STREAM."""
+
+    name: Name
+    attributes: tuple[AttributeDeclaration, ...]
+
+    def __str__(self) -> str:
+        return f"EVENT {self.name} {{{_joined(self.attributes)}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamDeclaration(Node):
+    """`CREATE STREAM S { ... }`."""
+
+    name: Name
+    events: tuple[EventDeclaration, ...]
+
+    def __str__(self) -> str:
+        return f"CREATE STREAM {self.name} {{ {_joined(self.events)} }}"
+
+
+@dataclass(frozen=True, slots=True)
+class Query(Node):
+    """A whole query with the declarations before it."""
+
+    declarations: tuple[StreamDeclaration, ...]
+    select: Select
+    sources: tuple[Name, ...]
+    formula: Formula
+    partition_by: tuple[Name, ...] = ()
+    window: Window | None = None
+    consumption: Consumption = Consumption.NONE
+    limit: int | None = None
+
+    def __str__(self) -> str:
+        lines = [
+            *map(str, self.declarations),
+            str(self.select),
+            f"FROM {_joined(self.sources)}",
+            f"WHERE {self.formula}",
+        ]
+        if self.partition_by:
+            lines.append("PARTITION BY " + _joined(f"[{name}]" for name in self.partition_by))
+        if self.window is not None:
+            lines.append(str(self.window))
+        if self.consumption is not Consumption.NONE:
+            lines.append(f"CONSUME BY {self.consumption.value}")
+        if self.limit is not None:
+            lines.append(f"LIMIT {self.limit}")
+        return "\n".join(lines)

@@ -1,0 +1,448 @@
+"""Query text to AST, by Lark's LALR parser over `grammar.lark`.
+
+Parsing, tree building and the depth check are iterative, so neither a flat query of
+megabytes nor one made of parentheses exhausts the stack; later stages may recurse
+because nesting is bounded here.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+from lark import Lark, Token, v_args
+from lark.exceptions import UnexpectedInput, UnexpectedToken, VisitError
+from lark.visitors import Transformer_NonRecursive
+
+from ceql.errors import Span, did_you_mean
+from ceql.syntax import ast
+from ceql.syntax.mistakes import CLAUSES, Mistake, span_of, syntax_mistake
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lark.tree import Meta
+
+MAX_NESTING = 200
+"""Deepest nesting of parentheses and operators; Python's stack allows about five times as much."""
+
+MAX_NUMBER_LENGTH = 400
+"""Longest number in characters; doubles end at 309 digits, so a longer one is a mistake."""
+
+MAX_COUNT = 2**63 - 1
+"""Largest number of events that WITHIN and LIMIT may name."""
+
+UNITS = {
+    "nanosecond": 1,
+    "microsecond": 10**3,
+    "millisecond": 10**6,
+    "second": 10**9,
+    "minute": 60 * 10**9,
+    "hour": 3600 * 10**9,
+    "day": 24 * 3600 * 10**9,
+    "week": 7 * 24 * 3600 * 10**9,
+}
+"""Nanoseconds in each unit of time."""
+
+_UNIT_SYNONYMS = {
+    "ns": "nanosecond",
+    "us": "microsecond",
+    "ms": "millisecond",
+    "s": "second",
+    "sec": "second",
+    "min": "minute",
+    "h": "hour",
+    "hr": "hour",
+    "d": "day",
+}
+
+
+def parse(text: str) -> ast.Query:
+    """Return the tree of a query, or raise `QueryError` at the first thing that is wrong.
+
+    >>> print(parse("select * from S where A as x; B within 2 events"))
+    SELECT *
+    FROM S
+    WHERE A AS x ; B
+    WITHIN 2 EVENTS
+    """
+    try:
+        tree = _lark().parse(text)
+        query = cast("ast.Query", _TreeBuilder().transform(tree))
+        _check_depth(query)
+    except Mistake as mistake:
+        raise mistake.at(text) from None
+    except VisitError as error:
+        if isinstance(error.orig_exc, Mistake):
+            raise error.orig_exc.at(text) from None
+        raise
+    except UnexpectedInput as error:
+        raise syntax_mistake(error, _tokens_before(error, text), text).at(text) from None
+    return query
+
+
+class _BoundedNesting:
+    """Lark's hook between lexer and parser: refuses brackets nested too deeply."""
+
+    always_accept = ()
+
+    def process(self, stream: Iterator[Token]) -> Iterator[Token]:
+        depth = 0
+        for token in stream:
+            if token.type in ("LPAR", "LSQB", "LBRACE"):
+                depth += 1
+                if depth > MAX_NESTING:
+                    _refuse_nesting(span_of(token))
+            elif token.type in ("RPAR", "RSQB", "RBRACE"):
+                depth -= 1
+            yield token
+
+
+def _refuse_nesting(span: Span) -> NoReturn:
+    raise Mistake(f"the query is nested deeper than {MAX_NESTING} levels here", span)
+
+
+def _check_depth(query: ast.Query) -> None:
+    level: list[ast.Node] = [query]
+    for _ in range(MAX_NESTING + 2):
+        level = [child for node in level for child in node.children()]
+        if not level:
+            return
+    _refuse_nesting(level[0].span)
+
+
+@cache
+def _lark() -> Lark:
+    grammar = resources.files("ceql.syntax").joinpath("grammar.lark").read_text(encoding="utf-8")
+    return Lark(grammar, parser="lalr", propagate_positions=True, postlex=cast("Any", _BoundedNesting()))
+
+
+def _tokens_before(error: UnexpectedInput, text: str) -> list[Token]:
+    """Return the tokens up to a syntax error; lexed anew, because the parser keeps none."""
+    is_end = isinstance(error, UnexpectedToken) and error.token.type == "$END"
+    tokens = []
+    try:
+        for token in _lark().lex(text if is_end else text[: error.pos_in_stream]):
+            tokens.append(token)
+    except (UnexpectedInput, Mistake):
+        pass
+    return tokens
+
+
+def _over(meta: Meta) -> Span:
+    return Span(meta.start_pos, meta.end_pos)
+
+
+# --- from Lark's tree to ours -------------------------------------------------------
+
+
+@v_args(meta=True)
+class _TreeBuilder(Transformer_NonRecursive):  # type: ignore[type-arg]
+    """One method per grammar rule; children come as AST nodes, tokens, or None where optional."""
+
+    def start(self, meta: Meta, children: list[Any]) -> ast.Query:
+        *declarations, query = children
+        return ast.Query(
+            tuple(declarations),
+            query.select,
+            query.sources,
+            query.formula,
+            query.partition_by,
+            query.window,
+            query.consumption,
+            query.limit,
+            span=query.span,
+        )
+
+    def stream_declaration(self, meta: Meta, children: list[Any]) -> ast.StreamDeclaration:
+        name, *events = children
+        present = tuple(event for event in events if event is not None)
+        return ast.StreamDeclaration(_name(name), present, span=_over(meta))
+
+    def event_declaration(self, meta: Meta, children: list[Any]) -> ast.EventDeclaration:
+        name, *attributes = children
+        present = tuple(attribute for attribute in attributes if attribute is not None)
+        return ast.EventDeclaration(_name(name), present, span=_over(meta))
+
+    def attribute_declaration(self, meta: Meta, children: list[Any]) -> ast.AttributeDeclaration:
+        name, type_name, *arguments = children
+        numbers = tuple(_count(argument, "type argument") for argument in arguments if argument is not None)
+        return ast.AttributeDeclaration(_name(name), _name(type_name), numbers, span=_over(meta))
+
+    def query(self, meta: Meta, children: list[Any]) -> ast.Query:
+        strategy, selection, sources, formula, *clauses = children
+        select = ast.Select(strategy or ast.Strategy.ALL, selection[0], span=selection[1])
+        found = _in_order(clauses)
+        return ast.Query(
+            (),
+            select,
+            sources,
+            formula,
+            found.get("PARTITION BY", ()),
+            found.get("WITHIN"),
+            found.get("CONSUME BY", ast.Consumption.NONE),
+            found.get("LIMIT"),
+            span=_over(meta),
+        )
+
+    def strategy(self, meta: Meta, children: list[Any]) -> ast.Strategy:
+        return cast("ast.Strategy", _word(children[0], ast.Strategy, "selection strategy"))
+
+    def select_all(self, meta: Meta, children: list[Any]) -> tuple[None, Span]:
+        return None, _over(meta)
+
+    def selection(self, meta: Meta, children: list[Any]) -> tuple[tuple[ast.Selected, ...], Span]:
+        is_none = len(children) == 1 and children[0].attributes is None and children[0].variable.text.lower() == "none"
+        # A quoted `none` is a variable; its span is two characters longer than its text.
+        if is_none and children[0].span.end - children[0].span.start == len("none"):
+            return (), _over(meta)
+        return tuple(children), _over(meta)
+
+    def selected(self, meta: Meta, children: list[Any]) -> ast.Selected:
+        variable, attributes = children
+        return ast.Selected(_name(variable), attributes, span=_over(meta))
+
+    def partition_by(self, meta: Meta, children: list[Any]) -> _Clause:
+        _, *lists = children
+        return _Clause("PARTITION BY", _over(meta), tuple(name for names in lists for name in names))
+
+    def within(self, meta: Meta, children: list[Any]) -> _Clause:
+        *quantities, attribute = children
+        window = _window(quantities, _name(attribute) if attribute is not None else None, _over(meta))
+        return _Clause("WITHIN", _over(meta), window)
+
+    def quantity(self, meta: Meta, children: list[Any]) -> _Quantity:
+        minus, number, unit = children
+        return _Quantity(_number(number), unit, is_negative=minus is not None, span=_over(meta))
+
+    def consume_by(self, meta: Meta, children: list[Any]) -> _Clause:
+        return _Clause("CONSUME BY", _over(meta), _word(children[0], ast.Consumption, "consumption policy"))
+
+    def limit(self, meta: Meta, children: list[Any]) -> _Clause:
+        minus, number = children
+        count = _count(number, "LIMIT")
+        if minus is not None or count == 0:
+            written = f"{'-' if minus is not None else ''}{number}"
+            raise Mistake(f"LIMIT {written} keeps no match", _over(meta), "leave LIMIT out, or give 1 or more")
+        return _Clause("LIMIT", _over(meta), count)
+
+    def filter(self, meta: Meta, children: list[Any]) -> ast.Filter:
+        return ast.Filter(*children, span=_over(meta))
+
+    def project(self, meta: Meta, children: list[Any]) -> ast.Project:
+        formula, variables = children
+        return ast.Project(formula, variables or (), span=_over(meta))
+
+    def disjunction(self, meta: Meta, children: list[Any]) -> ast.Or:
+        return ast.Or(tuple(children), span=_over(meta))
+
+    def sequence(self, meta: Meta, children: list[Any]) -> ast.Sequence:
+        gaps = tuple(token.type == "SEMICOLON" for token in children[1::2])
+        return ast.Sequence(tuple(children[::2]), gaps, span=_over(meta))
+
+    def as_variable(self, meta: Meta, children: list[Any]) -> ast.As:
+        formula, variable = children
+        return ast.As(formula, _name(variable), span=_over(meta))
+
+    def iteration(self, meta: Meta, children: list[Any]) -> ast.Iteration:
+        formula, sign = children
+        return ast.Iteration(formula, sign.type == "COLON_PLUS", span=_over(meta))
+
+    def atom(self, meta: Meta, children: list[Any]) -> ast.Atom:
+        stream, _, event_type = children
+        return ast.Atom(_name(event_type), _name(stream) if stream is not None else None, span=_over(meta))
+
+    def any_condition(self, meta: Meta, children: list[Any]) -> ast.AnyCondition:
+        return ast.AnyCondition(tuple(children), span=_over(meta))
+
+    def all_conditions(self, meta: Meta, children: list[Any]) -> ast.AllConditions:
+        return ast.AllConditions(tuple(children), span=_over(meta))
+
+    def variable_condition(self, meta: Meta, children: list[Any]) -> ast.VariableCondition:
+        variable, predicate = children
+        return ast.VariableCondition(_name(variable), predicate, span=_over(meta))
+
+    def any_predicate(self, meta: Meta, children: list[Any]) -> ast.AnyPredicate:
+        return ast.AnyPredicate(tuple(children), span=_over(meta))
+
+    def all_predicates(self, meta: Meta, children: list[Any]) -> ast.AllPredicates:
+        return ast.AllPredicates(tuple(children), span=_over(meta))
+
+    def not_(self, meta: Meta, children: list[Any]) -> ast.Not:
+        return ast.Not(children[1], span=_over(meta))
+
+    def compare(self, meta: Meta, children: list[Any]) -> ast.Compare:
+        left, operator, right = children
+        same = {"==": "=", "<>": "!="}
+        return ast.Compare(left, same.get(operator, str(operator)), right, span=_over(meta))
+
+    def in_set(self, meta: Meta, children: list[Any]) -> ast.InSet:
+        value, negation, *items = children
+        if items == [None]:
+            raise Mistake("IN {} holds for nothing", _over(meta), "list at least one value")
+        return ast.InSet(value, tuple(items), negation is not None, span=_over(meta))
+
+    def in_range(self, meta: Meta, children: list[Any]) -> ast.InRange:
+        value, negation, low, high = children
+        return ast.InRange(value, low, high, negation is not None, span=_over(meta))
+
+    def between(self, meta: Meta, children: list[Any]) -> ast.Between:
+        value, negation, low, high = children
+        return ast.Between(value, low, high, negation is not None, span=_over(meta))
+
+    def like(self, meta: Meta, children: list[Any]) -> ast.Like:
+        value, negation, word, pattern = children
+        constant = ast.Constant(_unquoted(pattern), span=span_of(pattern))
+        return ast.Like(value, constant, word.type == "RLIKE", negation is not None, span=_over(meta))
+
+    def is_null(self, meta: Meta, children: list[Any]) -> ast.IsNull:
+        value, negation, _ = children
+        return ast.IsNull(value, negation is not None, span=_over(meta))
+
+    def sum(self, meta: Meta, children: list[Any]) -> ast.Arithmetic:
+        return ast.Arithmetic(tuple(children[::2]), tuple(map(str, children[1::2])), span=_over(meta))
+
+    product = sum
+
+    def negative(self, meta: Meta, children: list[Any]) -> ast.Predicate:
+        value = children[1]
+        if isinstance(value, ast.Constant) and _is_unsigned_number(value.value):
+            return ast.Constant(-cast("int | Decimal", value.value), span=_over(meta))
+        return ast.Negative(value, span=_over(meta))
+
+    def attribute(self, meta: Meta, children: list[Any]) -> ast.Attribute:
+        variable, name = children
+        return ast.Attribute(_name(name), _name(variable) if variable is not None else None, span=_over(meta))
+
+    def number(self, meta: Meta, children: list[Any]) -> ast.Constant:
+        return ast.Constant(_number(children[0]), span=_over(meta))
+
+    def string(self, meta: Meta, children: list[Any]) -> ast.Constant:
+        return ast.Constant(_unquoted(children[0]), span=_over(meta))
+
+    def named_constant(self, meta: Meta, children: list[Any]) -> ast.Constant:
+        return ast.Constant({"TRUE": True, "FALSE": False, "NULL": None}[children[0].type], span=_over(meta))
+
+    def name_list(self, meta: Meta, children: list[Any]) -> tuple[ast.Name, ...]:
+        return tuple(_name(token) for token in children)
+
+
+class _Clause:
+    """One of the optional clauses, before their order is checked."""
+
+    def __init__(self, keyword: str, span: Span, value: object) -> None:
+        self.keyword, self.span, self.value = keyword, span, value
+
+
+class _Quantity:
+    """A number with a unit, as in `30 minutes`."""
+
+    def __init__(self, amount: int | Decimal, unit: Token | None, *, is_negative: bool, span: Span) -> None:
+        self.amount, self.unit, self.is_negative, self.span = amount, unit, is_negative, span
+
+
+def _in_order(clauses: list[_Clause]) -> dict[str, Any]:
+    found: dict[str, _Clause] = {}
+    for clause in clauses:
+        if clause.keyword in found:
+            earlier = found[clause.keyword].span
+            raise Mistake(f"{clause.keyword} is given twice", clause.span, related=earlier)
+        for other in found.values():
+            if CLAUSES.index(other.keyword) > CLAUSES.index(clause.keyword):
+                raise Mistake(
+                    f"{clause.keyword} must come before {other.keyword}",
+                    clause.span,
+                    f"the order is {', '.join(CLAUSES)}",
+                    other.span,
+                )
+        found[clause.keyword] = clause
+    return {keyword: clause.value for keyword, clause in found.items()}
+
+
+def _window(quantities: list[_Quantity], attribute: ast.Name | None, span: Span) -> ast.Window:
+    for quantity in quantities:
+        if quantity.is_negative:
+            raise Mistake("a window cannot be negative", quantity.span, "WITHIN 0 is the smallest")
+    first = quantities[0]
+    if len(quantities) == 1 and first.unit is not None and first.unit.lower() in ("event", "events"):
+        return _events_window(first, attribute, span)
+    if len(quantities) == 1 and first.unit is None:
+        if attribute is None:
+            choices = (f"{first.amount} EVENTS", f"{first.amount} seconds", f"{first.amount} [attribute]")
+            hint = f"write WITHIN {', '.join(choices)}"
+            raise Mistake(f"WITHIN {first.amount} has no unit", span, hint)
+        return ast.AttributeWindow(first.amount, attribute, span=span)
+    return ast.DurationWindow(tuple((q.amount, _unit(q)) for q in quantities), attribute, span=span)
+
+
+def _events_window(quantity: _Quantity, attribute: ast.Name | None, span: Span) -> ast.EventsWindow:
+    if attribute is not None:
+        raise Mistake(f"a window in EVENTS takes no attribute '{attribute.text}'", attribute.span)
+    if not isinstance(quantity.amount, int):
+        raise Mistake(f"{quantity.amount} EVENTS is not a whole number", quantity.span)
+    if quantity.amount > MAX_COUNT:
+        raise Mistake(
+            f"{quantity.amount} EVENTS is too large", quantity.span, "leave WITHIN out for a window without bound"
+        )
+    return ast.EventsWindow(quantity.amount, span=span)
+
+
+def _unit(quantity: _Quantity) -> str:
+    if quantity.unit is None:
+        raise Mistake(f"{quantity.amount} has no unit of time", quantity.span, f"units are {', '.join(UNITS)}s")
+    word = quantity.unit.lower()
+    unit = _UNIT_SYNONYMS.get(word) or word.removesuffix("s")
+    if unit not in UNITS:
+        hint = did_you_mean(word, [*UNITS, "events"]) or f"units are {', '.join(UNITS)} and events"
+        raise Mistake(f"unknown unit '{quantity.unit}'", span_of(quantity.unit), hint)
+    return unit if quantity.amount == 1 else unit + "s"
+
+
+def _word(token: Token, choices: Any, what: str) -> Any:
+    try:
+        return choices[token.upper()]
+    except KeyError:
+        words = ", ".join(choice.name for choice in choices)
+        hint = did_you_mean(token, [choice.name for choice in choices]) or f"known are {words}"
+        raise Mistake(f"unknown {what} '{token}'", span_of(token), hint) from None
+
+
+def _name(token: Token) -> ast.Name:
+    text = token[1:-1].replace("``", "`") if token.type == "QUOTED_NAME" else str(token)
+    return ast.Name(text, span=span_of(token))
+
+
+def _unquoted(token: Token) -> str:
+    quote = token[0]
+    return token[1:-1].replace(quote * 2, quote)
+
+
+def _number(token: Token) -> int | Decimal:
+    if len(token) > MAX_NUMBER_LENGTH:
+        raise Mistake(f"the number '{token[:12]}...' has more than {MAX_NUMBER_LENGTH} characters", span_of(token))
+    if token.isdecimal():
+        return int(token)
+    try:
+        number = Decimal(str(token))
+    except InvalidOperation:
+        number = Decimal("inf")
+    if not number.is_finite() or not -MAX_NUMBER_LENGTH < number.adjusted() < MAX_NUMBER_LENGTH:
+        raise Mistake(f"the number '{token}' is out of range", span_of(token))
+    return number
+
+
+def _count(token: Token, what: str) -> int:
+    number = _number(token)
+    if not isinstance(number, int):
+        raise Mistake(f"{what} {number} is not a whole number", span_of(token))
+    if number > MAX_COUNT:
+        raise Mistake(f"{what} {number} is too large", span_of(token))
+    return number
+
+
+def _is_unsigned_number(value: ast.ConstantValue) -> bool:
+    if isinstance(value, Decimal):
+        return not value.is_signed()
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -1,0 +1,284 @@
+"""The bound query: every name resolved, every type known, nothing left to go wrong.
+
+Formulas mirror those of the AST, except that a FILTER's conditions are in disjunctive
+form: each alternative of an OR is a `Filter` of its own under an `Or`, as the paper's
+footnote defines it. Predicates carry the kinds that decide how they are computed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ceql.schema import Kind
+from ceql.syntax.ast import Consumption, Strategy
+
+if TYPE_CHECKING:
+    from datetime import date, datetime
+
+MATCH_START, MATCH_END = "match_start", "match_end"
+
+
+# Predicates: functions of one event. None of them knows variables or streams.
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """A value computed from one event; TRUE, FALSE or NULL where a condition is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Predicate):
+    """The event's attribute."""
+
+    name: str
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Constant(Predicate):
+    """A value from the query, already of the kind it is compared with.
+
+    `kind` is part of equality, because Python holds 1, True and Decimal(1) for equal.
+    """
+
+    value: int | float | Decimal | str | bool | datetime | date | None
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic(Predicate):
+    """A chain evaluated from the left: integers in 64 bits, all else (and `/`) in doubles.
+
+    Overflow, and division by zero, give NULL.
+    """
+
+    operands: tuple[Predicate, ...]
+    operators: tuple[str, ...]
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Negative(Predicate):
+    """`-value`, NULL on overflow."""
+
+    value: Predicate
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Compare(Predicate):
+    """`left operator right`; `as_doubles` where two columns of different numeric kinds meet."""
+
+    left: Predicate
+    operator: str
+    right: Predicate
+    as_doubles: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InSet(Predicate):
+    """Whether the value is one of some constants; NULL instead of FALSE if NULL is among them."""
+
+    value: Predicate
+    items: tuple[Constant, ...]
+    has_null: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Matches(Predicate):
+    """Whether a string contains a match of a portable regular expression (see `patterns`)."""
+
+    value: Predicate
+    regex: str
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull(Predicate):
+    """Whether the value is NULL."""
+
+    value: Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Predicate):
+    """Negation in three-valued logic."""
+
+    predicate: Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class All(Predicate):
+    """Conjunction in three-valued logic."""
+
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Any(Predicate):
+    """Disjunction in three-valued logic."""
+
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HasType(Predicate):
+    """Whether the event is of a type, and of a stream if one is named."""
+
+    event_type: str
+    stream: str | None = None
+
+
+def kind_of_predicate(predicate: Predicate) -> Kind:
+    """Return the kind of a predicate's value."""
+    if isinstance(predicate, Column | Constant | Arithmetic | Negative):
+        return predicate.kind
+    return Kind.BOOLEAN
+
+
+# Formulas: what to look for.
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A pattern over a stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Atom(Formula):
+    """One event of a type."""
+
+    event_type: str
+    stream: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class As(Formula):
+    """The formula, its marked positions also held by a variable."""
+
+    formula: Formula
+    variable: str
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration(Formula):
+    """The formula one or more times; `may_skip` says whether events may lie between."""
+
+    formula: Formula
+    may_skip: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence(Formula):
+    """Formulas one after the other; `may_skip[i]` says whether events may lie after part i."""
+
+    parts: tuple[Formula, ...]
+    may_skip: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or(Formula):
+    """What any of the formulas finds."""
+
+    parts: tuple[Formula, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter(Formula):
+    """The formula, if each variable's events satisfy all the predicates given for it."""
+
+    formula: Formula
+    conditions: tuple[tuple[str, Predicate], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Project(Formula):
+    """The formula, all variables but these emptied."""
+
+    formula: Formula
+    variables: frozenset[str]
+
+
+# The query around the formula.
+
+
+class Multiplicity(Enum):
+    """How many events a variable binds in a match."""
+
+    ONE = "exactly one"
+    OPTIONAL = "at most one"
+    SEVERAL = "any number"
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A selected variable: its column in the result, with the attributes shown of its events."""
+
+    name: str
+    multiplicity: Multiplicity
+    attributes: tuple[tuple[str, pa.DataType], ...]
+
+    @property
+    def field(self) -> pa.Field:
+        """The variable's column: a struct where it binds one event, a list of structs otherwise."""
+        struct = pa.struct([pa.field(name, data_type) for name, data_type in self.attributes])
+        if self.multiplicity is Multiplicity.SEVERAL:
+            return pa.field(self.name, pa.list_(pa.field("item", struct, nullable=False)), nullable=False)
+        return pa.field(self.name, struct, nullable=self.multiplicity is Multiplicity.OPTIONAL)
+
+
+@dataclass(frozen=True, slots=True)
+class EventsWindow:
+    """At most `count` positions of the partition's stream from first to last event."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeWindow:
+    """At most `size` between an attribute's value at the first and at the last event.
+
+    For timestamps and dates the size is in nanoseconds.
+    """
+
+    attribute: str
+    kind: Kind
+    size: int | Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A bound query.
+
+    `attributes` are those of the event types in the pattern; `bounds` names what `match_start`
+    and `match_end` show, None for the row number.
+    """
+
+    formula: Formula
+    strategy: Strategy
+    sources: tuple[str, ...]
+    variables: tuple[Variable, ...]
+    partition_by: tuple[str, ...]
+    window: EventsWindow | AttributeWindow | None
+    consumption: Consumption
+    limit: int | None
+    attributes: tuple[tuple[str, pa.DataType], ...]
+    bounds: str | None
+
+    @property
+    def result_schema(self) -> pa.Schema:
+        """The columns of the shape `matches`."""
+        types = dict(self.attributes)
+        bound_type = pa.int64() if self.bounds is None else types[self.bounds]
+        return pa.schema(
+            [
+                *(pa.field(name, types[name], nullable=False) for name in self.partition_by),
+                pa.field(MATCH_START, bound_type),
+                pa.field(MATCH_END, bound_type),
+                *(variable.field for variable in self.variables),
+            ]
+        )

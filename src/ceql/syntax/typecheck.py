@@ -1,0 +1,213 @@
+"""Predicates: AST to plan, with every comparison's types checked.
+
+What decides how two values compare is settled here, once for all backends: constants
+become values of the kind they are compared with, exactly where that is possible; two
+numeric columns of different kinds compare as doubles; integers compute in 64 bits.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, NoReturn
+
+from ceql.schema import Kind
+from ceql.syntax import ast, plan
+from ceql.syntax.mistakes import Mistake
+from ceql.syntax.patterns import PatternError, like_to_regex, portable_regex
+from ceql.syntax.plan import kind_of_predicate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    AttributeKind = Callable[[ast.Attribute], Kind]
+    """Returns an attribute's kind, or raises the mistake of naming an unknown one."""
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+_UNTYPED = (Kind.NULL, Kind.UNKNOWN)
+
+
+def bind_condition(node: ast.Predicate, kind_of_attribute: AttributeKind) -> plan.Predicate:
+    """Return a predicate bound and known to be boolean."""
+    bound = _Binder(kind_of_attribute).bind(node)
+    kind = kind_of_predicate(bound)
+    if kind is not Kind.BOOLEAN and kind not in _UNTYPED:
+        raise Mistake(f"{_described(node, kind)} is not a condition", node.span, "compare it with something")
+    return bound
+
+
+def _described(node: ast.Predicate, kind: Kind) -> str:
+    text = str(node)
+    return f"{text if len(text) <= 40 else text[:37] + '...'} ({kind.value})"
+
+
+def _constant_kind(value: ast.ConstantValue) -> Kind:
+    if value is None:
+        return Kind.NULL
+    for python_type, kind in ((bool, Kind.BOOLEAN), (str, Kind.STRING), (int, Kind.INTEGER)):
+        if isinstance(value, python_type):
+            return kind
+    return Kind.DECIMAL
+
+
+class _Binder:
+    def __init__(self, kind_of_attribute: AttributeKind) -> None:
+        self.kind_of_attribute = kind_of_attribute
+
+    def bind(self, node: ast.Predicate) -> plan.Predicate:
+        """Return the plan of a predicate or value."""
+        match node:
+            case ast.Attribute():
+                return plan.Column(node.name.text, self.kind_of_attribute(node))
+            case ast.Constant():
+                return plan.Constant(node.value, _constant_kind(node.value))
+            case ast.Arithmetic():
+                return self._arithmetic(node)
+            case ast.Negative():
+                value = self._number(node.value)
+                return plan.Negative(value, _computed_kind(kind_of_predicate(value)))
+            case ast.Compare():
+                return self._compare(node, node.left, node.operator, node.right)
+            case ast.InSet():
+                return _negated(self._in_set(node), node.is_negated)
+            case ast.InRange() | ast.Between():
+                low = self._compare(node, node.value, ">=", node.low)
+                high = self._compare(node, node.value, "<=", node.high)
+                return _negated(plan.All((low, high)), node.is_negated)
+            case ast.Like():
+                return _negated(self._like(node), node.is_negated)
+            case ast.IsNull():
+                return _negated(plan.IsNull(self.bind(node.value)), node.is_negated)
+            case ast.Not():
+                return plan.Not(bind_condition(node.predicate, self.kind_of_attribute))
+            case ast.AllPredicates():
+                return plan.All(tuple(bind_condition(part, self.kind_of_attribute) for part in node.parts))
+            case ast.AnyPredicate():
+                return plan.Any(tuple(bind_condition(part, self.kind_of_attribute) for part in node.parts))
+        raise AssertionError(f"no rule for {type(node).__name__}")
+
+    def _number(self, node: ast.Predicate) -> plan.Predicate:
+        bound = self.bind(node)
+        kind = kind_of_predicate(bound)
+        if not kind.is_numeric and kind not in _UNTYPED:
+            raise Mistake(f"{_described(node, kind)} is not a number", node.span)
+        if isinstance(bound, plan.Constant) and not _fits_int64(bound.value):
+            return plan.Constant(float(bound.value), Kind.FLOAT)  # type: ignore[arg-type]
+        return bound
+
+    def _arithmetic(self, node: ast.Arithmetic) -> plan.Arithmetic:
+        operands = tuple(self._number(operand) for operand in node.operands)
+        kinds = {_computed_kind(kind_of_predicate(operand)) for operand in operands}
+        is_integer = kinds == {Kind.INTEGER} and "/" not in node.operators
+        kind = Kind.INTEGER if is_integer else Kind.UNKNOWN if Kind.UNKNOWN in kinds else Kind.FLOAT
+        return plan.Arithmetic(operands, node.operators, kind)
+
+    def _compare(self, whole: ast.Predicate, left: ast.Predicate, operator: str, right: ast.Predicate) -> plan.Compare:
+        bound_left, bound_right = self.bind(left), self.bind(right)
+        if isinstance(bound_left, plan.Constant):
+            bound_left = self._as_kind_of(left, bound_left, right, kind_of_predicate(bound_right), whole)
+        elif isinstance(bound_right, plan.Constant):
+            bound_right = self._as_kind_of(right, bound_right, left, kind_of_predicate(bound_left), whole)
+        else:
+            _check_comparable(left, kind_of_predicate(bound_left), right, kind_of_predicate(bound_right), whole)
+        return plan.Compare(bound_left, operator, bound_right, _as_doubles(bound_left, bound_right))
+
+    def _in_set(self, node: ast.InSet) -> plan.InSet:
+        value = self.bind(node.value)
+        kind = kind_of_predicate(value)
+        items = []
+        for item in node.items:
+            constant = plan.Constant(item.value, _constant_kind(item.value))
+            items.append(self._as_kind_of(item, constant, node.value, kind, node))
+        present = tuple(item for item in items if item.value is not None)
+        return plan.InSet(value, present, has_null=len(present) < len(items))
+
+    def _like(self, node: ast.Like) -> plan.Matches:
+        value = self.bind(node.value)
+        kind = kind_of_predicate(value)
+        if kind is not Kind.STRING and kind not in _UNTYPED:
+            word = "RLIKE" if node.is_regex else "LIKE"
+            raise Mistake(f"{word} needs a string, but {_described(node.value, kind)} is none", node.span)
+        pattern = str(node.pattern.value)
+        try:
+            return plan.Matches(value, portable_regex(pattern) if node.is_regex else like_to_regex(pattern))
+        except PatternError as error:
+            word = "regular expression" if node.is_regex else "LIKE pattern"
+            raise Mistake(f"unusable {word} {node.pattern}", node.pattern.span, str(error)) from None
+
+    def _as_kind_of(
+        self,
+        node: ast.Predicate,
+        constant: plan.Constant,
+        other: ast.Predicate,
+        kind: Kind,
+        whole: ast.Predicate,
+    ) -> plan.Constant:
+        """Return a constant as a value of the kind it is compared with, nothing lost on the way."""
+        value = constant.value
+        if value is None or kind in _UNTYPED:
+            return constant
+        if isinstance(value, str) and kind.is_time:
+            return _time_constant(value, kind, node)
+        _check_comparable(node, constant.kind, other, kind, whole)
+        if kind is Kind.FLOAT and isinstance(value, Decimal):
+            return plan.Constant(float(value), Kind.FLOAT)
+        return constant
+
+
+def _check_comparable(left: ast.Predicate, kind: Kind, right: ast.Predicate, other: Kind, whole: ast.Predicate) -> None:
+    if kind in _UNTYPED or other in _UNTYPED or (kind.is_numeric and other.is_numeric):
+        return
+    if kind is other and kind is not Kind.OTHER:
+        return
+    _refuse_comparison(left, kind, right, other, whole)
+
+
+def _refuse_comparison(
+    left: ast.Predicate, kind: Kind, right: ast.Predicate, other: Kind, whole: ast.Predicate
+) -> NoReturn:
+    if left.span.start > right.span.start:
+        left, kind, right, other = right, other, left, kind
+    hint = None
+    if {kind, other} & {Kind.STRING} and (kind.is_numeric or other.is_numeric):
+        hint = "write numbers without quotes, strings with them"
+    if Kind.OTHER in (kind, other):
+        hint = "only plain values compare, not lists, maps or structs"
+    raise Mistake(f"cannot compare {_described(left, kind)} with {_described(right, other)}", whole.span, hint)
+
+
+def _computed_kind(kind: Kind) -> Kind:
+    """Return the kind that arithmetic works in: decimals compute as doubles."""
+    return {Kind.INTEGER: Kind.INTEGER, Kind.UNKNOWN: Kind.UNKNOWN, Kind.NULL: Kind.INTEGER}.get(kind, Kind.FLOAT)
+
+
+def _fits_int64(value: object) -> bool:
+    return not isinstance(value, Decimal) and (not isinstance(value, int) or INT64_MIN <= value <= INT64_MAX)
+
+
+def _as_doubles(left: plan.Predicate, right: plan.Predicate) -> bool:
+    """Whether two columns meet of which one is a double and the other is not."""
+    if isinstance(left, plan.Constant) or isinstance(right, plan.Constant):
+        return False
+    kinds = {kind_of_predicate(left), kind_of_predicate(right)}
+    return Kind.FLOAT in kinds and len(kinds) > 1 and all(kind.is_numeric for kind in kinds)
+
+
+def _time_constant(value: str, kind: Kind, node: ast.Predicate) -> plan.Constant:
+    """Return a timestamp or date from its ISO form; where it names no zone, UTC is meant."""
+    try:
+        if kind is Kind.DATE:
+            return plan.Constant(date.fromisoformat(value), kind)
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        example = "2024-01-31" if kind is Kind.DATE else "2024-01-31 23:59:59.5"
+        raise Mistake(f"'{value}' is not a {kind.value}", node.span, f"write it as '{example}'") from None
+    if kind is Kind.TIMESTAMP:
+        return plan.Constant(moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC), kind)
+    if moment.tzinfo is not None:
+        raise Mistake(f"'{value}' names a zone, but the attribute has none", node.span, "leave the zone out")
+    return plan.Constant(moment, kind)
+
+
+def _negated(predicate: plan.Predicate, is_negated: bool) -> plan.Predicate:  # noqa: FBT001
+    return plan.Not(predicate) if is_negated else predicate

@@ -1,0 +1,353 @@
+"""The semantics straight from the definitions: slow and obviously right.
+
+A stream is a list of events, each a dict with its `type`, its `stream` where there are
+several, and its attributes; one that is missing or None is NULL. Formulas are evaluated to
+sets of valuations as in the paper's figure "The semantics of a CEL formula", predicates in
+SQL's three-valued logic, strategies by comparing all pairs. Nothing here uses the plan or
+the automaton: only the tree that the parser gives.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from itertools import product
+from typing import Any, NamedTuple
+
+from ceql.syntax import ast
+from ceql.syntax.ast import Consumption, Strategy
+
+Event = dict[str, Any]
+
+
+class Valuation(NamedTuple):
+    """An interval of positions and the pairs (variable, position) that hold."""
+
+    start: int
+    end: int
+    held: frozenset[tuple[str, int]]
+
+    @property
+    def positions(self) -> frozenset[int]:
+        """The paper's complex event: positions without variables."""
+        return frozenset(position for _, position in self.held)
+
+
+class Completed(NamedTuple):
+    """All matches that one event completes, LIMIT not yet applied."""
+
+    end: int
+    matches: frozenset[Valuation]
+
+
+def recognise(
+    query: ast.Query, events: list[Event], columns: list[str], time_column: str | None = None
+) -> list[Completed]:
+    """Return the matches by completing event; positions are those of the whole stream.
+
+    `columns` are the variables that SELECT * shows.
+    """
+    partitions: dict[Any, list[int]] = defaultdict(list)
+    for row, event in enumerate(events):
+        key = tuple(_key(event.get(name.text)) for name in query.partition_by)
+        if None not in key:
+            partitions[key].append(row)
+
+    by_end: dict[int, frozenset[Valuation]] = {}
+    key_of_end: dict[int, Any] = {}
+    for key, rows in partitions.items():
+        part = [events[row] for row in rows]
+        found = _selected(query, columns, valuations(query.formula, part))
+        within = {one for one in found if _in_window(query.window, one, part, time_column)}
+        for one in within:
+            by_end.setdefault(rows[one.end], frozenset())
+            by_end[rows[one.end]] |= {one}
+            key_of_end[rows[one.end]] = key
+
+    completed = []
+    forgotten: dict[Any, int] = defaultdict(lambda: -1)
+    for end in sorted(by_end):
+        key = key_of_end[end]
+        rows = partitions[key]
+        horizon = forgotten[None] if query.consumption is Consumption.ANY else forgotten[key]
+        alive = {one for one in by_end[end] if rows[one.start] > horizon}
+        kept = _chosen(query.select.strategy, alive)
+        if not kept:
+            continue
+        moved = frozenset(
+            Valuation(rows[one.start], rows[one.end], frozenset((name, rows[at]) for name, at in one.held))
+            for one in kept
+        )
+        completed.append(Completed(end, moved))
+        if query.consumption is Consumption.ANY:
+            forgotten[None] = end
+        elif query.consumption is Consumption.PARTITION:
+            forgotten[key] = end
+    return completed
+
+
+def _key(value: Any) -> Any:
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN"
+    return None if value is None else (type(value).__name__ if isinstance(value, bool | str) else "", value)
+
+
+# --- formulas -----------------------------------------------------------------------
+
+
+def valuations(formula: ast.Formula, stream: list[Event]) -> set[Valuation]:
+    """Return the set that the paper's figure assigns to a formula."""
+    match formula:
+        case ast.Atom():
+            return {
+                Valuation(at, at, frozenset({(formula.event_type.text, at)}))
+                for at, event in enumerate(stream)
+                if event["type"] == formula.event_type.text
+                and (formula.stream is None or event.get("stream") == formula.stream.text)
+            }
+        case ast.As():
+            return {
+                Valuation(one.start, one.end, one.held | {(formula.variable.text, at) for at in one.positions})
+                for one in valuations(formula.formula, stream)
+            }
+        case ast.Filter():
+            return _filtered(formula.condition, valuations(formula.formula, stream), stream)
+        case ast.Or():
+            return set().union(*(valuations(part, stream) for part in formula.parts))
+        case ast.Sequence():
+            found = valuations(formula.parts[0], stream)
+            for may_skip, part in zip(formula.gaps, formula.parts[1:], strict=True):
+                found = _followed(found, valuations(part, stream), may_skip=may_skip)
+            return found
+        case ast.Iteration():
+            once = valuations(formula.formula, stream)
+            found = set(once)
+            while not found >= (more := _followed(once, found, may_skip=not formula.is_contiguous)):
+                found |= more
+            return found
+        case ast.Project():
+            kept = {name.text for name in formula.variables}
+            return {
+                Valuation(one.start, one.end, frozenset(pair for pair in one.held if pair[0] in kept))
+                for one in valuations(formula.formula, stream)
+            }
+    raise AssertionError(formula)
+
+
+def _followed(first: set[Valuation], second: set[Valuation], *, may_skip: bool) -> set[Valuation]:
+    return {
+        Valuation(one.start, other.end, one.held | other.held)
+        for one, other in product(first, second)
+        if (one.end < other.start if may_skip else one.end + 1 == other.start)
+    }
+
+
+def _filtered(condition: ast.Condition, found: set[Valuation], stream: list[Event]) -> set[Valuation]:
+    """FILTER with AND is one FILTER after the other, with OR the union (the paper's footnote)."""
+    match condition:
+        case ast.AllConditions():
+            for part in condition.parts:
+                found = _filtered(part, found, stream)
+            return found
+        case ast.AnyCondition():
+            return set().union(*(_filtered(part, found, stream) for part in condition.parts))
+        case ast.VariableCondition():
+            name = condition.variable.text
+            return {
+                one
+                for one in found
+                if all(value_of(condition.predicate, stream[at]) is True for held, at in one.held if held == name)
+            }
+    raise AssertionError(condition)
+
+
+# --- predicates ---------------------------------------------------------------------
+
+
+def value_of(node: ast.Predicate, event: Event) -> Any:
+    """Return a predicate's value on one event, None for NULL."""
+    match node:
+        case ast.Constant():
+            return node.value
+        case ast.Attribute():
+            return event.get(node.name.text)
+        case ast.Not():
+            value = value_of(node.predicate, event)
+            return None if value is None else not value
+        case ast.AllPredicates():
+            values = [value_of(part, event) for part in node.parts]
+            return False if False in values else None if None in values else True
+        case ast.AnyPredicate():
+            values = [value_of(part, event) for part in node.parts]
+            return True if True in values else None if None in values else False
+        case ast.Compare():
+            return compare(value_of(node.left, event), node.operator, value_of(node.right, event))
+        case ast.Between() | ast.InRange():
+            value = value_of(node.value, event)
+            low = compare(value, ">=", value_of(node.low, event))
+            high = compare(value, "<=", value_of(node.high, event))
+            both = False if False in (low, high) else None if None in (low, high) else True
+            return _negated(both, node.is_negated)
+        case ast.InSet():
+            value = value_of(node.value, event)
+            equal = [compare(value, "=", item.value) for item in node.items]
+            return _negated(True if True in equal else None if None in equal else False, node.is_negated)
+        case ast.IsNull():
+            return (value_of(node.value, event) is None) != node.is_negated
+        case ast.Like():
+            value = value_of(node.value, event)
+            if value is None:
+                return None
+            regex = str(node.pattern.value) if node.is_regex else _like(str(node.pattern.value))
+            return _negated(re.search(regex, value, re.ASCII) is not None, node.is_negated)
+        case ast.Negative():
+            value = value_of(node.value, event)
+            return None if value is None else _in_range(-_number(value))
+        case ast.Arithmetic():
+            result = value_of(node.operands[0], event)
+            for operator, operand in zip(node.operators, node.operands[1:], strict=True):
+                result = _calculate(result, operator, value_of(operand, event))
+            return result
+    raise AssertionError(node)
+
+
+def compare(left: Any, operator: str, right: Any) -> bool | None:
+    """Compare as SQL does: NULL with nothing, NaN as the greatest number and equal to itself."""
+    if left is None or right is None:
+        return None
+    left, right = _comparable(left, right), _comparable(right, left)
+    nan_left, nan_right = left != left, right != right
+    if nan_left or nan_right:
+        left, right = nan_left, nan_right
+    return {
+        "=": lambda: left == right,
+        "!=": lambda: left != right,
+        "<": lambda: left < right,
+        "<=": lambda: left <= right,
+        ">": lambda: left > right,
+        ">=": lambda: left >= right,
+    }[operator]()
+
+
+def _comparable(value: Any, other: Any) -> Any:
+    if isinstance(value, str) and isinstance(other, datetime):
+        moment = datetime.fromisoformat(value)
+        return moment if other.tzinfo is None else moment.replace(tzinfo=moment.tzinfo or UTC)
+    if isinstance(value, str) and isinstance(other, date):
+        return date.fromisoformat(value)
+    return float(value) if isinstance(value, Decimal) and isinstance(other, float) else value
+
+
+def _negated(value: bool | None, is_negated: bool) -> bool | None:
+    return value if value is None or not is_negated else not value
+
+
+def _like(pattern: str) -> str:
+    regex, escaped = "", False
+    for character in pattern:
+        if not escaped and character == "\\":
+            escaped = True
+            continue
+        wild = None if escaped else {"%": "(?s:.*)", "_": "(?s:.)"}.get(character)
+        regex += wild or re.escape(character)
+        escaped = False
+    return rf"\A{regex}\Z"
+
+
+def _number(value: Any) -> Any:
+    return float(value) if isinstance(value, Decimal) else value
+
+
+def _in_range(value: Any) -> Any:
+    return None if isinstance(value, int) and not -(2**63) <= value < 2**63 else value
+
+
+def _calculate(left: Any, operator: str, right: Any) -> Any:
+    if left is None or right is None:
+        return None
+    left, right = _number(left), _number(right)
+    if operator in "/%" and right == 0:
+        return None
+    match operator:
+        case "+":
+            return _in_range(left + right)
+        case "-":
+            return _in_range(left - right)
+        case "*":
+            return _in_range(left * right)
+        case "/":
+            return float(left) / float(right)
+    if isinstance(left, int) and isinstance(right, int):
+        return (
+            left - right * int(Decimal(left) / Decimal(right))
+            if abs(left) < 10**15
+            else left - right * _towards_zero(left, right)
+        )
+    return math.nan if math.isinf(left) else math.fmod(left, right)
+
+
+def _towards_zero(left: int, right: int) -> int:
+    quotient = abs(left) // abs(right)
+    return quotient if (left < 0) == (right < 0) else -quotient
+
+
+# --- SELECT and WITHIN --------------------------------------------------------------
+
+
+def _selected(query: ast.Query, columns: list[str], found: set[Valuation]) -> set[Valuation]:
+    if query.select.selected is None:
+        kept = set(columns)
+        # SELECT * shows every position: the columns must not hide one.
+        assert all({at for name, at in one.held if name in kept} == one.positions for one in found)
+    else:
+        kept = {item.variable.text for item in query.select.selected}
+    return {Valuation(one.start, one.end, frozenset(pair for pair in one.held if pair[0] in kept)) for one in found}
+
+
+_UNITS = {"nanosecond": 1e-3, "microsecond": 1, "millisecond": 1e3, "second": 1e6, "minute": 6e7, "hour": 3.6e9}
+_UNITS |= {"day": 24 * 3.6e9, "week": 7 * 24 * 3.6e9}
+
+
+def _in_window(window: ast.Window | None, one: Valuation, stream: list[Event], time_column: str | None) -> bool:
+    match window:
+        case None:
+            return True
+        case ast.EventsWindow():
+            return one.end - one.start <= window.count
+        case ast.AttributeWindow():
+            name = window.attribute.text
+            return Decimal(stream[one.end][name]) - Decimal(stream[one.start][name]) <= window.size
+        case ast.DurationWindow():
+            name = window.attribute.text if window.attribute else time_column
+            length = sum(float(amount) * _UNITS[unit.removesuffix("s")] for amount, unit in window.parts)
+            return stream[one.end][name] - stream[one.start][name] <= timedelta(microseconds=length)
+    raise AssertionError(window)
+
+
+def _chosen(strategy: Strategy, found: set[Valuation]) -> set[Valuation]:
+    """Return the matches that a strategy keeps of those that end at one event."""
+    match strategy:
+        case Strategy.ALL:
+            return found
+        case Strategy.STRICT:
+            return {
+                one
+                for one in found
+                if one.positions and max(one.positions) - min(one.positions) + 1 == len(one.positions)
+            }
+        case Strategy.MAX:
+            return {one for one in found if not any(one.positions < other.positions for other in found)}
+        case Strategy.NEXT:
+            return {one for one in found if not any(_first_differing(one, other, min) for other in found)}
+        case Strategy.LAST:
+            return {one for one in found if not any(_first_differing(one, other, max) for other in found)}
+    raise AssertionError(strategy)
+
+
+def _first_differing(one: Valuation, other: Valuation, which: Any) -> bool:
+    """Whether the smallest (or largest) position that only one of them has belongs to the other."""
+    differing = one.positions ^ other.positions
+    return bool(differing) and which(differing) in other.positions

@@ -1,0 +1,102 @@
+"""Runs the determinized automaton in the plainest way: one list of open matches, event by event."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import ceql
+from ceql.automaton.cea import CEA
+from ceql.automaton.lazy import DEFAULT_CAPACITY, Determinizer, DetState
+from ceql.automaton.predicates import Event
+from ceql.syntax import plan
+from ceql.syntax.ast import Consumption, Strategy
+from reference import Completed, Valuation
+
+
+class Open:
+    """A match in the making."""
+
+    def __init__(self, state: DetState, start: int, held: frozenset[tuple[str, int]]) -> None:
+        self.state, self.start, self.held = state, start, held
+
+
+def simulate(
+    query: ceql.Query,
+    events: list[dict[str, Any]],
+    *,
+    capacity: int = DEFAULT_CAPACITY,
+    change: Callable[[CEA], CEA] = lambda cea: cea,
+) -> list[Completed]:
+    """Return what the automaton finds; fails if it finds a match twice."""
+    bound = query.plan
+    determinizer = Determinizer(change(query.automaton), bound.strategy, capacity=capacity)
+    open_matches: dict[Any, list[Open]] = defaultdict(list)
+    rows_of: dict[Any, list[int]] = defaultdict(list)
+    completed = []
+    for row, event in enumerate(events):
+        key = tuple(event.get(name) for name in bound.partition_by)
+        if None in key:
+            continue
+        key = tuple("NaN" if value != value else value for value in key)
+        rows = rows_of[key]
+        rows.append(row)
+        at = len(rows) - 1
+        symbol = determinizer.alphabet.symbol(Event(event["type"], event, event.get("stream")))
+        candidates = [*open_matches[key], Open(determinizer.start, at, frozenset())]
+        open_matches[key] = [
+            Open(state, one.start, one.held | {(name, at) for name in label})
+            for one in candidates
+            for label, state in determinizer.steps(one.state, symbol)
+        ]
+        finished = [
+            Valuation(one.start, at, one.held)
+            for one in open_matches[key]
+            if determinizer.accepts(one.state)
+            and _in_window(bound.window, events, rows[one.start], row, at - one.start)
+        ]
+        assert len(set(finished)) == len(finished), "a match came out twice"
+        kept = _best_of_all_starts(bound.strategy, finished)
+        if not kept:
+            continue
+        moved = [Valuation(rows[v.start], row, frozenset((name, rows[i]) for name, i in v.held)) for v in kept]
+        completed.append(Completed(row, frozenset(moved)))
+        if bound.consumption is Consumption.ANY:
+            open_matches.clear()
+        elif bound.consumption is Consumption.PARTITION:
+            open_matches[key].clear()
+    return completed
+
+
+def _in_window(window: Any, events: list[dict[str, Any]], first: int, last: int, distance: int) -> bool:
+    match window:
+        case plan.EventsWindow():
+            return distance <= window.count
+        case plan.AttributeWindow():
+            difference = events[last][window.attribute] - events[first][window.attribute]
+            if isinstance(difference, timedelta):
+                return difference <= timedelta(microseconds=window.size / 1000)
+            return Decimal(difference) <= window.size
+    return True
+
+
+def _best_of_all_starts(strategy: Strategy, found: list[Valuation]) -> list[Valuation]:
+    """The automaton has compared the matches of each start; this compares those of different starts."""
+
+    def is_beaten(one: Valuation) -> bool:
+        for other in found:
+            differing = one.positions ^ other.positions
+            if not differing:
+                continue
+            if strategy is Strategy.NEXT and min(differing) in other.positions:
+                return True
+            if strategy is Strategy.LAST and max(differing) in other.positions:
+                return True
+            if strategy is Strategy.MAX and one.positions < other.positions:
+                return True
+        return False
+
+    return [one for one in found if not is_beaten(one)]
