@@ -2,7 +2,8 @@
 
 A case has a `name`, a `query`, `events` and `matches`. An event is a type ("A") or a table with
 `type`, `stream` where there are several, and attributes; an attribute that is left out is NULL.
-A match lists each selected variable's positions, and may give its `interval`, the positions of
+`type`, `stream` where there are several, and attributes; an attribute that is left out is NULL.
+Positions count the events of the streams in FROM.
 its first and last event. Where the query has a LIMIT, `matches` lists all that it chooses from.
 Attribute types follow from the values; `schema` states them where they do not, in the words
 of CREATE STREAM.
@@ -42,7 +43,7 @@ class Case:
         types: dict[str, pa.DataType] = {"type": pa.string()}
         for event in self.events:
             for name, value in event.items():
-                if name != "stream" and value is not None:
+                if name not in ("stream", *self.schema) and value is not None:
                     types.setdefault(name, _inferred(value))
         for name, word in self.schema.items():
             types[name] = _declared(word)
@@ -53,6 +54,22 @@ class Case:
         streams = list(dict.fromkeys(event["stream"] for event in self.events if "stream" in event))
         schema = {stream: types for stream in streams} if streams else types
         return ceql.compile(self.query, schema, time_column=self.time_column)
+
+    def stream(self, query: ceql.Query) -> list[dict[str, Any]]:
+        """The events that the query sees: those of the streams in FROM, attributes that a type lacks left out."""
+        read = {name.text for name in query.tree.sources}
+        declared = {
+            (stream.name.text, event.name.text): {"type", "stream", *(part.name.text for part in event.attributes)}
+            for stream in query.tree.declarations
+            for event in stream.events
+        }
+        only = query.tree.sources[0].text
+        seen = []
+        for event in self.events:
+            if event.get("stream", only) in read:
+                known = declared.get((event.get("stream", only), event["type"]), event)
+                seen.append({name: value for name, value in event.items() if name in known})
+        return seen
 
 
 def load() -> list[Case]:

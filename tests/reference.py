@@ -106,7 +106,7 @@ def valuations(formula: ast.Formula, stream: list[Event]) -> set[Valuation]:
                 Valuation(at, at, frozenset({(formula.event_type.text, at)}))
                 for at, event in enumerate(stream)
                 if event["type"] == formula.event_type.text
-                and (formula.stream is None or event.get("stream") == formula.stream.text)
+                and (formula.stream is None or event.get("stream", formula.stream.text) == formula.stream.text)
             }
         case ast.As():
             return {
@@ -184,11 +184,13 @@ def value_of(node: ast.Predicate, event: Event) -> Any:
             values = [value_of(part, event) for part in node.parts]
             return True if True in values else None if None in values else False
         case ast.Compare():
-            return compare(value_of(node.left, event), node.operator, value_of(node.right, event))
+            left, right = value_of(node.left, event), value_of(node.right, event)
+            if not isinstance(node.left, ast.Constant) and not isinstance(node.right, ast.Constant):
+                left, right = _as_doubles(left, right)
+            return compare(left, node.operator, right)
         case ast.Between() | ast.InRange():
-            value = value_of(node.value, event)
-            low = compare(value, ">=", value_of(node.low, event))
-            high = compare(value, "<=", value_of(node.high, event))
+            low = value_of(ast.Compare(node.value, ">=", node.low), event)
+            high = value_of(ast.Compare(node.value, "<=", node.high), event)
             both = False if False in (low, high) else None if None in (low, high) else True
             return _negated(both, node.is_negated)
         case ast.InSet():
@@ -201,7 +203,8 @@ def value_of(node: ast.Predicate, event: Event) -> Any:
             value = value_of(node.value, event)
             if value is None:
                 return None
-            regex = str(node.pattern.value) if node.is_regex else _like(str(node.pattern.value))
+            pattern = str(node.pattern.value)
+            regex = re.sub(r"(?<!\\)\$", r"\\Z", pattern) if node.is_regex else _like(pattern)
             return _negated(re.search(regex, value, re.ASCII) is not None, node.is_negated)
         case ast.Negative():
             value = value_of(node.value, event)
@@ -232,6 +235,12 @@ def compare(left: Any, operator: str, right: Any) -> bool | None:
     }[operator]()
 
 
+def _as_doubles(left: Any, right: Any) -> tuple[Any, Any]:
+    """Two columns compare as doubles if one is a double: only constants compare exactly."""
+    is_double = isinstance(left, float) or isinstance(right, float)
+    return (float(left), float(right)) if is_double and left is not None and right is not None else (left, right)
+
+
 def _comparable(value: Any, other: Any) -> Any:
     if isinstance(value, str) and isinstance(other, datetime):
         moment = datetime.fromisoformat(value)
@@ -258,7 +267,8 @@ def _like(pattern: str) -> str:
 
 
 def _number(value: Any) -> Any:
-    return float(value) if isinstance(value, Decimal) else value
+    """Arithmetic takes 64-bit integers and doubles; other numbers become doubles."""
+    return float(value) if isinstance(value, Decimal) or _in_range(value) is None else value
 
 
 def _in_range(value: Any) -> Any:
@@ -281,11 +291,7 @@ def _calculate(left: Any, operator: str, right: Any) -> Any:
         case "/":
             return float(left) / float(right)
     if isinstance(left, int) and isinstance(right, int):
-        return (
-            left - right * int(Decimal(left) / Decimal(right))
-            if abs(left) < 10**15
-            else left - right * _towards_zero(left, right)
-        )
+        return left - right * _towards_zero(left, right)
     return math.nan if math.isinf(left) else math.fmod(left, right)
 
 
@@ -307,8 +313,8 @@ def _selected(query: ast.Query, columns: list[str], found: set[Valuation]) -> se
     return {Valuation(one.start, one.end, frozenset(pair for pair in one.held if pair[0] in kept)) for one in found}
 
 
-_UNITS = {"nanosecond": 1e-3, "microsecond": 1, "millisecond": 1e3, "second": 1e6, "minute": 6e7, "hour": 3.6e9}
-_UNITS |= {"day": 24 * 3.6e9, "week": 7 * 24 * 3.6e9}
+_NANOSECONDS = {"nanosecond": 1, "microsecond": 10**3, "millisecond": 10**6, "second": 10**9, "minute": 60 * 10**9}
+_NANOSECONDS |= {"hour": 3600 * 10**9, "day": 86400 * 10**9, "week": 7 * 86400 * 10**9}
 
 
 def _in_window(window: ast.Window | None, one: Valuation, stream: list[Event], time_column: str | None) -> bool:
@@ -322,8 +328,9 @@ def _in_window(window: ast.Window | None, one: Valuation, stream: list[Event], t
             return Decimal(stream[one.end][name]) - Decimal(stream[one.start][name]) <= window.size
         case ast.DurationWindow():
             name = window.attribute.text if window.attribute else time_column
-            length = sum(float(amount) * _UNITS[unit.removesuffix("s")] for amount, unit in window.parts)
-            return stream[one.end][name] - stream[one.start][name] <= timedelta(microseconds=length)
+            length = sum(Decimal(amount) * _NANOSECONDS[unit.removesuffix("s")] for amount, unit in window.parts)
+            elapsed = stream[one.end][name] - stream[one.start][name]
+            return elapsed // timedelta(microseconds=1) * 1000 <= length
     raise AssertionError(window)
 
 

@@ -78,7 +78,7 @@ def _in_window(window: Any, events: list[dict[str, Any]], first: int, last: int,
         case plan.AttributeWindow():
             difference = events[last][window.attribute] - events[first][window.attribute]
             if isinstance(difference, timedelta):
-                return difference <= timedelta(microseconds=window.size / 1000)
+                return difference // timedelta(microseconds=1) * 1000 <= window.size
             return Decimal(difference) <= window.size
     return True
 
@@ -89,7 +89,7 @@ def _best_of_all_starts(strategy: Strategy, found: list[Valuation]) -> list[Valu
     def is_beaten(one: Valuation) -> bool:
         for other in found:
             differing = one.positions ^ other.positions
-            if not differing:
+            if not differing or one.start == other.start:
                 continue
             if strategy is Strategy.NEXT and min(differing) in other.positions:
                 return True

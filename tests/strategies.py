@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from ceql.syntax import ast
 from ceql.syntax.ast import Consumption, Strategy
+from ceql.syntax.parser import parse
 
 SCHEMA = pa.schema([("type", pa.string()), ("x", pa.int64()), ("s", pa.string()), ("t", pa.int64()), ("k", pa.int64())])
 TYPES = ("A", "B", "C")
@@ -34,18 +35,18 @@ words = st.sampled_from(["", "p", "pq", "é"])
 @st.composite
 def events(draw: Draw, max_size: int = 7) -> list[dict[str, Any]]:
     """Return a stream, ordered by t."""
-    n_events = draw(st.integers(0, max_size))
+    n_events = draw(st.sampled_from([max_size, max_size - 1, max_size - 2, 3, 2, 1, 0]))
     time = 0
     stream = []
     for _ in range(n_events):
         time += draw(st.sampled_from([0, 0, 1, 1, 2]))
         stream.append(
             {
-                "type": draw(st.sampled_from(TYPES)),
+                "type": draw(st.sampled_from("AAABBC")),
                 "x": draw(st.none() | numbers),
                 "s": draw(st.none() | words),
                 "t": time,
-                "k": draw(st.sampled_from([0, 0, 0, 1, 1, None])),
+                "k": draw(st.sampled_from([0, 0, 0, 0, 1, 1, None])),
             }
         )
     return stream
@@ -99,6 +100,13 @@ def comparisons(draw: Draw) -> ast.Predicate:
     return ast.Compare(draw(integers()), operator, draw(number_constants | integers()))
 
 
+MILD = [
+    parse(f"SELECT * FROM S WHERE A FILTER A[{text}]").formula.condition.predicate  # type: ignore[attr-defined]
+    for text in ("x < 3", "x IS NULL OR x > 0", "s IS NULL OR s != 'é'", "x <> 1 OR t >= 0", "t > 0")
+]
+"""Predicates that most events satisfy, so that filtered formulas still match."""
+
+
 @st.composite
 def predicates(draw: Draw, depth: int = 2) -> ast.Predicate:
     """Return what may stand between the brackets of a condition."""
@@ -108,7 +116,7 @@ def predicates(draw: Draw, depth: int = 2) -> ast.Predicate:
     if choice in (1, 2):
         node = ast.AllPredicates if choice == 1 else ast.AnyPredicate
         return node(tuple(draw(st.lists(predicates(depth - 1), min_size=2, max_size=3))))
-    return draw(comparisons())
+    return draw(st.sampled_from(MILD) | comparisons())
 
 
 def bound_variables(formula: ast.Formula) -> frozenset[str]:
@@ -138,30 +146,76 @@ def conditions(draw: Draw, variables: list[str], depth: int = 2) -> ast.Conditio
 
 
 @st.composite
-def formulas(draw: Draw, depth: int = 5) -> ast.Formula:
-    """Return a formula with every operator, nested up to a depth."""
-    choice = draw(st.integers(0, 9)) if depth else 0
-    if choice <= 1:
-        return ast.Atom(_name(draw(st.sampled_from(TYPES))))
-    if choice == 2:
-        return ast.As(draw(formulas(depth - 1)), _name(draw(st.sampled_from(VARIABLES))))
-    if choice == 3:
-        return ast.Iteration(draw(formulas(depth - 1)), is_contiguous=draw(st.booleans()))
-    if choice in (4, 5):
-        parts = draw(st.lists(formulas(depth - 1), min_size=2, max_size=3))
-        return ast.Sequence(tuple(parts), tuple(draw(st.booleans()) for _ in parts[1:]))
-    if choice == 6:
-        return ast.Or(tuple(draw(st.lists(formulas(depth - 1), min_size=2, max_size=2))))
-    formula = draw(formulas(depth - 1))
+def formulas(draw: Draw, depth: int = 5, n_atoms: int | None = None) -> ast.Formula:
+    """Return a formula with every operator, nested up to a depth.
+
+    The number of atoms is drawn first: a stream of seven events must be able to match them.
+    """
+    if n_atoms is None:
+        n_atoms = draw(st.sampled_from([3, 2, 4, 1, 5]))
+    if n_atoms > 1 and depth > 1 and (depth <= 3 or draw(st.booleans())):
+        n_left = draw(st.integers(1, n_atoms - 1))
+        parts = (draw(formulas(depth - 1, n_left)), draw(formulas(depth - 1, n_atoms - n_left)))
+        if draw(st.sampled_from([True, True, False])):
+            return ast.Sequence(parts, (draw(st.sampled_from([True, True, False])),))
+        return ast.Or(parts)
+    choice = draw(st.sampled_from(["atom", "as", "+", ":+", "filter", "project", "as", "+"])) if depth else "atom"
+    if choice == "atom" and (n_atoms == 1 or depth <= 1):
+        return ast.Atom(_name(draw(st.sampled_from("AAABBC"))))
+    formula = draw(formulas(depth - 1, n_atoms))
     variables = sorted(bound_variables(formula))
-    if choice == 7:
-        kept = draw(st.lists(st.sampled_from(variables), unique=True)) if variables else []
-        return ast.Project(formula, tuple(map(_name, kept)))
-    return ast.Filter(formula, draw(conditions(variables))) if variables else formula
+    match choice:
+        case "+" | ":+":
+            return ast.Iteration(formula, is_contiguous=choice == ":+")
+        case "project":
+            dropped = draw(st.lists(st.sampled_from(variables), unique=True, max_size=2)) if variables else []
+            return ast.Project(formula, tuple(_name(name) for name in variables if name not in dropped))
+        case "filter" if variables:
+            return ast.Filter(formula, draw(conditions(variables)))
+    return ast.As(formula, _name(draw(st.sampled_from(VARIABLES))))
+
+
+@st.composite
+def rich_formulas(draw: Draw, n_atoms: int) -> ast.Formula:
+    """Return a formula without conditions that finds many overlapping matches: what strategies choose from."""
+    if n_atoms > 1:
+        n_left = draw(st.integers(1, n_atoms - 1))
+        parts = (draw(rich_formulas(n_left)), draw(rich_formulas(n_atoms - n_left)))
+        is_sequence = draw(st.sampled_from([True, True, False]))
+        may_skip = draw(st.sampled_from([True, True, True, False]))
+        formula: ast.Formula = ast.Sequence(parts, (may_skip,)) if is_sequence else ast.Or(parts)
+    else:
+        formula = ast.Atom(_name(draw(st.sampled_from("AB"))))
+    match draw(st.sampled_from(["+", "as", "", "", ":+"])):
+        case "+" | ":+" as sign:
+            return ast.Iteration(formula, is_contiguous=sign == ":+")
+        case "as":
+            return ast.As(formula, _name(draw(st.sampled_from("uv"))))
+    return formula
+
+
+@st.composite
+def rich_queries(draw: Draw, strategy: Strategy) -> ast.Query:
+    """Return a query whose strategy has something to choose."""
+    formula = draw(rich_formulas(draw(st.sampled_from([3, 4, 5]))))
+    variables = sorted(bound_variables(formula))
+    selected = None
+    if draw(st.sampled_from([False, False, True])):
+        selected = tuple(ast.Selected(_name(name)) for name in draw(st.lists(st.sampled_from(variables), unique=True)))
+    window = draw(st.sampled_from([None, None, ast.EventsWindow(4), ast.AttributeWindow(4, _name("t"))]))
+    return ast.Query((), ast.Select(strategy, selected), (_name("S"),), formula, (), window)
+
+
+@st.composite
+def rich_events(draw: Draw) -> list[dict[str, Any]]:
+    """Return a stream of As and Bs, with a C here and there that nothing matches."""
+    types = draw(st.text("AABBC", min_size=5, max_size=8))
+    return [{"type": event_type, "x": None, "s": None, "t": at, "k": 0} for at, event_type in enumerate(types)]
 
 
 windows = st.one_of(
     st.none(),
+    st.just(ast.AttributeWindow(5, _name("t"))),
     st.integers(0, 6).map(ast.EventsWindow),
     st.sampled_from([0, 1, 2, 3, Decimal("1.5")]).map(lambda size: ast.AttributeWindow(size, _name("t"))),
 )
@@ -184,5 +238,5 @@ def queries(draw: Draw, depth: int = 5) -> ast.Query:
         formula,
         draw(st.sampled_from([(), (), (_name("k"),)])),
         draw(windows),
-        draw(st.sampled_from(Consumption)),
+        draw(st.sampled_from([Consumption.NONE, *Consumption])),
     )

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 import ceql
 import strategies
@@ -42,6 +43,16 @@ def test_automaton_finds_what_the_definitions_say(strategy: Strategy, tree: ast.
     tree = with_strategy(tree, strategy)
     assume(len(valuations(tree.formula, events)) <= MAX_MATCHES)
     query = compiled(tree)
+    assert simulate(query, events) == by_definition(query, events)
+
+
+@pytest.mark.parametrize("strategy", Strategy, ids=lambda strategy: strategy.value)
+@settings(max_examples=2 * settings.default.max_examples)
+@given(data=st.data())
+def test_strategies_choose_as_defined(strategy: Strategy, data: st.DataObject) -> None:
+    query = compiled(data.draw(strategies.rich_queries(strategy)))
+    events = data.draw(strategies.rich_events())
+    assume(len(valuations(query.tree.formula, events)) <= MAX_MATCHES)
     assert simulate(query, events) == by_definition(query, events)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 import cases
 from cases import Case
+from ceql.automaton.lazy import DEFAULT_CAPACITY
 from reference import Completed, recognise
 from simulation import simulate
 
@@ -16,13 +17,19 @@ CASES = cases.load()
 
 def by_definition(case: Case) -> list[Completed]:
     query = case.compile()
-    return recognise(query.tree, case.events, [variable.name for variable in query.plan.variables], case.time_column)
+    columns = [variable.name for variable in query.plan.variables]
+    return recognise(query.tree, case.stream(query), columns, getattr(query.plan.window, "attribute", None))
+
+
+def by_automaton(case: Case, capacity: int) -> list[Completed]:
+    query = case.compile()
+    return simulate(query, case.stream(query), capacity=capacity)
 
 
 EVALUATORS: dict[str, Callable[[Case], list[Completed]]] = {
     "reference": by_definition,
-    "automaton": lambda case: simulate(case.compile(), case.events),
-    "automaton-memo-1": lambda case: simulate(case.compile(), case.events, capacity=1),
+    "automaton": lambda case: by_automaton(case, DEFAULT_CAPACITY),
+    "automaton-memo-1": lambda case: by_automaton(case, 1),
 }
 
 

@@ -6,18 +6,20 @@ matches, which is why none comes out twice.
 
 Strategies compare complex events, that is sets of marked positions, that start and end
 at the same events (Grez et al.; those with another start are compared when matches are
-enumerated). A determinized state therefore also knows the runs of rivals: `rivals`, of
-complex events that beat this one so far, and for LAST `beaten`, of those that this one
+enumerated). A determinized state therefore also knows runs of other complex events: `equals`,
+of those that mark the same positions so far, under whatever labels (`runs` among them);
+`rivals`, of those that beat this one so far; and for LAST `beaten`, of those that this one
 beats so far but that may still overtake it. A run state that a rival has too is dropped,
 because whatever follows, the rival can do the same. With m(X) and u(X) the states reached
 from X by marking and by unmarked transitions, an event that is marked / not marked leads to
 
-    NEXT  rivals' = m(rivals) | u(rivals)      /  u(rivals) | m(rivals) | m(runs)
-    MAX   rivals' = m(rivals)                  /  u(rivals) | m(rivals) | m(runs)
-    LAST  rivals' = m(rivals)                  /  u(rivals) | m(runs) | m(rivals) | m(beaten)
-          beaten' = m(beaten) | u(runs) | u(rivals) | u(beaten)   /   u(beaten)
+    NEXT  rivals' = m(rivals) | u(rivals)      /  u(rivals) | m(rivals) | m(equals)
+    MAX   rivals' = m(rivals)                  /  u(rivals) | m(rivals) | m(equals)
+    LAST  rivals' = m(rivals)                  /  u(rivals) | m(rivals) | m(equals) | m(beaten)
+          beaten' = m(beaten) | u(equals) | u(rivals) | u(beaten)   /   u(beaten)
 
-and runs' are the successors of runs by the one label, less rivals'; beaten' less both.
+where equals' = m(equals) / u(equals), runs' are the successors of runs by the one label,
+and each of rivals', equals', runs', beaten' leaves out what stands in one before it.
 
 Nothing here is bounded by word sizes: automata may have hundreds of states and predicates.
 """
@@ -43,9 +45,13 @@ DEFAULT_CAPACITY = 100_000
 
 
 class DetState(NamedTuple):
-    """A determinized state, named by its sets of automaton states and by nothing else."""
+    """A determinized state, named by its sets of automaton states and by nothing else.
+
+    The last three are empty where the strategy compares nothing.
+    """
 
     runs: States
+    equals: States = NO_STATES
     rivals: States = NO_STATES
     beaten: States = NO_STATES
 
@@ -82,7 +88,9 @@ class Determinizer:
 
     def __init__(self, cea: CEA, strategy: Strategy = Strategy.ALL, *, capacity: int = DEFAULT_CAPACITY) -> None:
         self.alphabet = Alphabet.of(cea)
-        self.start = DetState(frozenset((cea.initial,)))
+        initial = frozenset((cea.initial,))
+        self._compares = strategy in (Strategy.NEXT, Strategy.LAST, Strategy.MAX)
+        self.start = DetState(initial, initial if self._compares else NO_STATES)
         self.capacity = max(1, capacity)
         self._final = cea.final
         self._strategy = strategy
@@ -119,36 +127,33 @@ class Determinizer:
         return steps
 
     def _compute(self, state: DetState, symbol: int) -> Iterable[Step]:
-        runs = self._successors(state.runs, symbol)
-        marked_runs, skipped_runs = self._by_mark(runs)
-        if self._strategy in (Strategy.ALL, Strategy.STRICT):
-            rivals, beaten = (NO_STATES, NO_STATES), (NO_STATES, NO_STATES)
-        else:
-            rivals, beaten = self._compare(state, symbol, marked_runs, skipped_runs)
-        for label_id in sorted(runs):
-            index = 0 if self._is_marking[label_id] else 1
-            remaining = runs[label_id] - rivals[index]
-            if remaining:
-                yield (
-                    self._labels[label_id],
-                    DetState(remaining, rivals[index], beaten[index] - rivals[index] - remaining),
-                )
+        successors = self._successors(state.runs, symbol)
+        compared = self._compare(state, symbol) if self._compares else None
+        for label_id in sorted(successors):
+            runs = successors[label_id]
+            if compared is None:
+                yield self._labels[label_id], DetState(runs)
+                continue
+            equals, rivals, beaten = compared[0] if self._is_marking[label_id] else compared[1]
+            if runs - rivals:
+                equals -= rivals
+                yield self._labels[label_id], DetState(runs - rivals, equals, rivals, beaten - rivals - equals)
 
     def _compare(
-        self, state: DetState, symbol: int, marked_runs: States, skipped_runs: States
-    ) -> tuple[tuple[States, States], tuple[States, States]]:
-        """Return the next rivals and beaten, each if the event is marked and if it is not."""
+        self, state: DetState, symbol: int
+    ) -> tuple[tuple[States, States, States], tuple[States, States, States]]:
+        """Return the next equals, rivals and beaten, first if the event is marked, then if it is not."""
+        marked_equals, skipped_equals = self._by_mark(self._successors(state.equals, symbol))
         marked_rivals, skipped_rivals = self._by_mark(self._successors(state.rivals, symbol))
         marked_beaten, skipped_beaten = self._by_mark(self._successors(state.beaten, symbol))
         all_rivals = marked_rivals | skipped_rivals
-        match self._strategy:
-            case Strategy.NEXT:
-                return (all_rivals, all_rivals | marked_runs), (NO_STATES, NO_STATES)
-            case Strategy.MAX:
-                return (marked_rivals, all_rivals | marked_runs), (NO_STATES, NO_STATES)
-            case _:
-                overtaken = marked_beaten | skipped_runs | skipped_rivals | skipped_beaten
-                return (marked_rivals, all_rivals | marked_runs | marked_beaten), (overtaken, skipped_beaten)
+        if self._strategy is Strategy.LAST:
+            overtakable = marked_beaten | skipped_equals | skipped_rivals | skipped_beaten
+            marked = marked_equals, marked_rivals, overtakable
+            return marked, (skipped_equals, all_rivals | marked_equals | marked_beaten, skipped_beaten)
+        rivals_if_marked = all_rivals if self._strategy is Strategy.NEXT else marked_rivals
+        marked = marked_equals, rivals_if_marked, NO_STATES
+        return marked, (skipped_equals, all_rivals | marked_equals, NO_STATES)
 
     def _successors(self, states: States, symbol: int) -> dict[int, States]:
         found: dict[int, set[int]] = {}

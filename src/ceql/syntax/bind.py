@@ -287,7 +287,9 @@ class _FormulaBinder:
     def _atom(self, node: ast.Atom) -> tuple[plan.Formula, _Holdings]:
         types = self.scope.types_of(node)
         held = _Holding(1, 1, types)
-        atom = plan.Atom(node.event_type.text, node.stream.text if node.stream is not None else None)
+        # With one stream, which may have any name, there is nothing to tell apart.
+        stream = None if node.stream is None or len(self.scope.sources) == 1 else node.stream.text
+        atom = plan.Atom(node.event_type.text, stream)
         return atom, _Holdings({node.event_type.text: held}, held, 1)
 
     def _as(self, node: ast.As) -> tuple[plan.Formula, _Holdings]:
