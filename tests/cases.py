@@ -2,8 +2,8 @@
 
 A case has a `name`, a `query`, `events` and `matches`. An event is a type ("A") or a table with
 `type`, `stream` where there are several, and attributes; an attribute that is left out is NULL.
-`type`, `stream` where there are several, and attributes; an attribute that is left out is NULL.
-Positions count the events of the streams in FROM.
+Positions count the events of the streams in FROM. A match lists the positions of each selected
+variable, and may give its `interval`, the positions of
 its first and last event. Where the query has a LIMIT, `matches` lists all that it chooses from.
 Attribute types follow from the values; `schema` states them where they do not, in the words
 of CREATE STREAM.
