@@ -139,6 +139,20 @@ def check(case: Case, limit: int | None, found: list[Completed]) -> None:
     else:
         assert not got - wanted, f"unexpected {dict(got - wanted)}"
         assert max(Counter(end for end, _ in actual).values(), default=0) <= limit
+        assert {end for end, _ in actual} == {
+            max(at for held in match.values() for at in held) for match in case.matches
+        }
+
+
+def check_positions(case: Case, limit: int | None, found: list[Completed]) -> None:
+    """Fail unless an evaluator found the expected complex events: positions without variables."""
+    expected = {
+        frozenset(at for name, held in match.items() if name != "interval" for at in held) for match in case.matches
+    }
+    actual = {match.positions for completed in found for match in completed.matches}
+    assert actual == expected if limit is None else actual <= expected
+    if limit is not None:
+        assert all(len(completed.matches) <= limit for completed in found)
 
 
 def _plain(match: dict[str, Any], has_interval: bool) -> tuple[Any, ...]:

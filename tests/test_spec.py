@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 import cases
+import kernel_runner
 from cases import Case
 from ceql.automaton.lazy import DEFAULT_CAPACITY
 from reference import Completed, recognise
@@ -26,18 +28,44 @@ def by_automaton(case: Case, capacity: int) -> list[Completed]:
     return simulate(query, case.stream(query), capacity=capacity)
 
 
+def by_engine(case: Case, **options: Any) -> list[Completed]:
+    query = case.compile()
+    types = case.attribute_types
+    streams = list(dict.fromkeys(event["stream"] for event in case.events if "stream" in event))
+    events: Any = kernel_runner.table(case.events, types)
+    if streams:
+        events = {
+            stream: kernel_runner.table([event for event in case.events if event["stream"] == stream], types)
+            for stream in streams
+        }
+    parts = [events]
+    if options.get("restores") and not streams:
+        parts = [events.slice(at, 1) for at in range(len(case.events))]
+    return kernel_runner.recognise(query, parts, time_column=case.time_column, **options)
+
+
 EVALUATORS: dict[str, Callable[[Case], list[Completed]]] = {
     "reference": by_definition,
     "automaton": lambda case: by_automaton(case, DEFAULT_CAPACITY),
     "automaton-memo-1": lambda case: by_automaton(case, 1),
+    "engine": lambda case: by_engine(case),
+    "engine-positions": lambda case: by_engine(case, shape="positions"),
+    "engine-collecting": lambda case: by_engine(case, collects_always=True),
+    "engine-tight": lambda case: by_engine(case, memo_capacity=1, chunk_size=1),
+    "engine-restoring": lambda case: by_engine(case, restores=True),
 }
 
 
 @pytest.mark.parametrize("evaluator", EVALUATORS)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_case(case: Case, evaluator: str) -> None:
+    found = EVALUATORS[evaluator](case)
     # Neither the reference nor the simulation applies LIMIT: they find what it chooses from.
-    cases.check(case, None, EVALUATORS[evaluator](case))
+    limit = case.compile().plan.limit if evaluator.startswith("engine") else None
+    if evaluator == "engine-positions":
+        cases.check_positions(case, limit, found)
+    else:
+        cases.check(case, limit, found)
 
 
 def test_there_are_cases_and_their_names_differ() -> None:

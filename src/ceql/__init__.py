@@ -1,9 +1,44 @@
 """Complex event recognition: find every set of events in a stream that satisfies a pattern."""
 
+from typing import Any
+
 from ceql.errors import CeqlError, DataError, QueryError, SnapshotError
 from ceql.query import Query, compile
 from ceql.schema import Schema
+from ceql.version import __version__ as __version__
 
-__all__ = ["CeqlError", "DataError", "Query", "QueryError", "Schema", "SnapshotError", "compile"]
+__all__ = [
+    "CeqlError",
+    "DataError",
+    "Match",
+    "Matches",
+    "Query",
+    "QueryError",
+    "Schema",
+    "Session",
+    "SnapshotError",
+    "compile",
+    "match",
+]
 
-__version__ = "0.1.0"
+_ENGINE = {
+    "Match": "ceql.engine.matches",
+    "Matches": "ceql.engine.matches",
+    "Session": "ceql.engine.session",
+    "match": "ceql.backends.local",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the engine when it is first asked for: checking queries needs no compiler."""
+    if name not in _ENGINE:
+        raise AttributeError(f"module 'ceql' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_ENGINE[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,1 @@
+"""Thin adapters between data and engine; they contain no semantics."""

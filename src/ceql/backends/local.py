@@ -1,0 +1,62 @@
+"""Matches over data in this process: Arrow tables and readers, data frames, lists of dicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from ceql.engine.matches import Matches, Shape
+from ceql.engine.session import Session
+from ceql.query import Query
+
+
+def match(
+    query: Query | str,
+    events: object,
+    *,
+    type_column: str | None = "type",
+    time_column: str | None = None,
+    order_by: Sequence[str] = (),
+    shape: Shape = "matches",
+    sort: bool = False,
+    max_state_bytes: int | None = None,
+) -> Matches:
+    """Return the matches of a query over some events, computed while they are read.
+
+    Args:
+        query: the text of a query, or what `compile` made of it.
+        events: a pyarrow table or reader, anything that hands over Arrow streams (pandas, polars,
+            DuckDB), a list of dicts, or a dict of these by stream, which are merged in time order.
+        type_column: the column with each event's type; None if that is the name of its stream.
+        time_column: the column that durations in WITHIN measure, and by which streams are merged.
+        order_by: further columns that order the events.
+        shape: "matches", one row per match; "events", one row per matched event; "positions", row
+            numbers only, which is the cheapest.
+        sort: sort the events first, by time; otherwise time that runs backwards is an error.
+        max_state_bytes: an error instead of more memory than this.
+    """
+
+    def begin() -> Matches:
+        session = Session(
+            query,
+            shape=shape,
+            type_column=type_column,
+            time_column=time_column,
+            order_by=order_by,
+            sort=sort,
+            max_state_bytes=max_state_bytes,
+        )
+        return session.feed(events)
+
+    first = begin()
+    pending = [first]
+
+    def start() -> Iterator[tuple[int, Callable[[], Any]]]:
+        # What can be read only once has been used up by the first reading.
+        if not pending and isinstance(events, pa.RecordBatchReader):
+            return first.start()
+        return (pending.pop() if pending else begin()).start()
+
+    return Matches(first.schema, first.plan, start)

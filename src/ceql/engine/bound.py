@@ -1,0 +1,241 @@
+"""A query bound to the schema of its events: program, memo and run state side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ceql.automaton.lazy import Alphabet, DetState
+from ceql.automaton.passes import collapse_labels, simplify
+from ceql.engine.chunk import Chunk
+from ceql.engine.fold import gather
+from ceql.engine.history import History
+from ceql.engine.kernel import UNION
+from ceql.engine.keys import KeyEncoder, count_events
+from ceql.engine.matches import ResultBuilder, Shape, result_schema
+from ceql.engine.measure import Measure
+from ceql.engine.recognizer import Events, Recognizer, may_drop_irrelevant
+from ceql.engine.snapshot import Content
+from ceql.engine.state import MIN_NODES
+from ceql.engine.symbols import Columns, SymbolEncoder, columns_of
+from ceql.errors import DataError
+from ceql.query import Query
+from ceql.syntax import plan
+
+IntArray = np.ndarray[Any, np.dtype[Any]]
+
+BLOCK = 1 << 16
+"""Events that go through predicates and kernel together: as many as stay in the processor's cache."""
+
+MIN_HISTORY = 1 << 18
+"""Rows of history below which nothing is forgotten: forgetting costs a collection."""
+
+KEY_ARRAYS = ("key_from", "key_length", "key_room", "key_epoch", "key_active", "key_events")
+
+
+class Bound:
+    """A query bound to the schema of the events: program, memo and run state side by side."""
+
+    def __init__(
+        self, query: Query, schema: pa.Schema, *, shape: Shape, type_column: str | None, **options: Any
+    ) -> None:
+        self.query = query
+        self.events_schema = schema
+        self.type_column = type_column
+        if self.type_column is not None and self.type_column not in schema.names:
+            raise DataError(
+                f"the events have no type column '{self.type_column}'",
+                "name it with type_column, or give type_column=None if every event has its stream's name as type",
+            )
+        bound = query.plan
+        automaton = simplify(collapse_labels(query.automaton)) if shape == "positions" else query.automaton
+        self.encoder = SymbolEncoder(Alphabet.of(automaton).guards)
+        self.read = sorted(
+            {name for guard in Alphabet.of(automaton).guards for one in guard for name in columns_of(one)}
+            & set(schema.names)
+        )
+        self.measure = Measure(bound, schema)
+        self.keys = KeyEncoder(len(bound.partition_by)) if bound.partition_by else None
+        self.counts_events_by_key = isinstance(bound.window, plan.EventsWindow) and self.keys is not None
+        self.may_drop = may_drop_irrelevant(automaton) and not isinstance(bound.window, plan.EventsWindow)
+        self.recognizer = Recognizer(
+            automaton,
+            bound.strategy,
+            bound.consumption,
+            size=self.measure.size,
+            limit=bound.limit,
+            counts_events_by_key=self.counts_events_by_key,
+            is_partitioned=self.keys is not None,
+            is_float=self.measure.is_float,
+            **options,
+        )
+        self.schema = result_schema(shape, bound, schema)
+        self.builder = ResultBuilder(shape, bound, self.schema)
+        self.history = History(schema) if shape != "positions" else None
+        self._lacking = _lacking(query)
+        self._history_limit = MIN_HISTORY
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        """Refuse a batch that differs from the first one."""
+        for field in self.events_schema:
+            if field.name not in schema.names:
+                raise DataError(f"this batch lacks the column '{field.name}', which the first batch had")
+            data_type = schema.field(field.name).type
+            if _plain(data_type) != _plain(field.type):
+                raise DataError(
+                    f"column '{field.name}' is of type {data_type} in this batch, but {field.type} in the first"
+                )
+
+    def copy_state(self) -> tuple[Any, ...]:
+        """Return what `restore_state` needs to undo a batch."""
+        return self.recognizer.state.copy(), None if self.history is None else self.history.copy(), self.measure.last
+
+    def restore_state(self, copied: tuple[Any, ...]) -> None:
+        """Undo all batches since the copy."""
+        self.recognizer.state, self.history, self.measure.last = copied
+
+    def content(self) -> Content:
+        """Return what must outlive the process: the run state, the keys, and the rows that are still needed."""
+        recognizer = self.recognizer
+        recognizer.collect(self.measure.last)
+        state, memo = recognizer.state, recognizer.memo
+        used, n_keys = state.n_nodes, 0 if self.keys is None else self.keys.n_keys
+        content: Content = {
+            "states": [[sorted(part) for part in one] for one in memo.states],
+            "labels": [sorted(label) for label in memo.labels],
+            "control": state.control,
+            "active": state.active,
+            "list_nodes": state.list_nodes,
+            "list_length": state.list_length,
+            **{name: getattr(state, name)[:used] for name in ("kind", "link", "data", "start")},
+            **{name: getattr(state, name)[:n_keys] for name in KEY_ARRAYS},
+            "pool": state.pool[: state.pool_length],
+            "counters": [state.n_events, state.n_matches, state.n_dropped],
+            "last": None if self.measure.last is None else self.measure.last.item(),
+            "ordinal": [self.builder.last_end, self.builder.ordinal],
+            "events": self.events_schema.empty_table(),
+        }
+        if self.keys is not None:
+            content["key_codes"] = self.keys.codes[:n_keys]
+            for index, dictionary in enumerate(self.keys.dictionaries):
+                data_type = self.events_schema.field(self.query.plan.partition_by[index]).type
+                content[f"key_values_{index}"] = pa.table({"value": pa.array(list(dictionary), _plain(data_type))})
+        if self.history is not None:
+            live = state.data[:used][state.kind[:used] != UNION]
+            self.history.keep_only(live)
+            content["row_ids"], content["rows"] = self.history.snapshot()
+        return content
+
+    def take(self, content: Content) -> None:
+        """Put content back in place."""
+        state, memo = self.recognizer.state, self.recognizer.memo
+        for parts in content["states"]:
+            memo.number(DetState(*(frozenset(part) for part in parts)))
+        for label in content["labels"]:
+            memo.label_id(frozenset(label))
+        for name in ("control", "active", "list_nodes", "list_length", *KEY_ARRAYS):
+            setattr(state, name, content[name])
+        state.list_merged = np.full(len(state.list_length), -1, np.int32)
+        state.make_room_for_nodes(max(MIN_NODES, 2 * len(content["kind"])))
+        for name in ("kind", "link", "data", "start"):
+            getattr(state, name)[: len(content[name])] = content[name]
+        state.pool = np.zeros(max(1024, 2 * len(content["pool"])), np.int32)
+        state.pool[: len(content["pool"])] = content["pool"]
+        state.n_events, state.n_matches, state.n_dropped = content["counters"]
+        self.measure.last = None if content["last"] is None else self.recognizer.number(content["last"])
+        self.builder.last_end, self.builder.ordinal = content["ordinal"]
+        if self.keys is not None:
+            values = [
+                content[f"key_values_{index}"]["value"].to_pylist() for index in range(len(self.keys.dictionaries))
+            ]
+            self.keys.restore(content["key_codes"], values)
+        if self.history is not None:
+            for part in content["rows"].combine_chunks().to_batches():
+                self.history.append_rows(content["row_ids"], part)
+
+    def build(self, chunk: Chunk) -> pa.RecordBatch:
+        """Return the result rows of some matches."""
+        return self.builder.build(chunk, self.recognizer.memo.labels, self.history)
+
+    def run(self, part: pa.RecordBatch, streams: IntArray | None, is_read: Callable[[], bool]) -> Iterator[Chunk]:
+        """Yield the matches that the rows of one record batch complete."""
+        state = self.recognizer.state
+        first_row = state.n_events
+        part = self._without_lacking(part.select(self.events_schema.names), streams)
+        if self.history is not None:
+            self.history.append(first_row, part)
+        times, is_timed = self.measure.of(part, first_row)
+        slots = np.empty(0, np.int32)
+        if self.keys is not None:
+            slots = self.keys.encode([part.column(name) for name in self.query.plan.partition_by])
+            state.make_room_for_keys(self.keys.n_keys)
+            if self.counts_events_by_key:
+                times = np.empty(len(part), np.int64)
+                # Until the end of the batch the state keeps the old counts: a collection in between
+                # may take a key for younger than it is, never for older.
+                counts = state.key_events.copy()
+                count_events(slots, counts, times)
+        for begin in range(0, len(part), BLOCK):
+            end = min(begin + BLOCK, len(part))
+            symbols = self.encoder.encode(self._columns(part, streams, begin, end), end - begin)
+            own = slice(begin, end)
+            kept = gather(symbols, first_row + begin, times[own], is_timed[own], slots[own], self.may_drop)
+            events = Events(*kept)
+            if len(events.symbols):
+                for chunk in self.recognizer.run(events, self.encoder.masks, is_read=is_read()):
+                    state.n_matches += len(chunk)
+                    yield chunk
+        state.n_events += len(part)
+        if self.counts_events_by_key:
+            state.key_events = counts
+
+    def _columns(self, part: pa.RecordBatch, streams: IntArray | None, begin: int, end: int) -> Columns:
+        sources = self.query.plan.sources
+        types = sources[0] if self.type_column is None else part.column(self.type_column).slice(begin, end - begin)
+        arrays = {name: part.column(name).slice(begin, end - begin) for name in self.read}
+        if streams is None:
+            return Columns(arrays, types)
+        if self.type_column is None:
+            types = pa.DictionaryArray.from_arrays(pa.array(streams[begin:end]), pa.array(list(sources)))
+        return Columns(arrays, types, streams[begin:end], sources)
+
+    def _without_lacking(self, part: pa.RecordBatch, streams: IntArray | None) -> pa.RecordBatch:
+        """Return the rows with NULL in every attribute that an event's declared type lacks."""
+        if not self._lacking or self.type_column is None:
+            return part
+        columns = {name: part.column(name) for name in part.schema.names}
+        types = part.column(self.type_column)
+        types = types.cast(pa.string()) if pa.types.is_dictionary(types.type) else types
+        for name, having in self._lacking.items():
+            has = pc.is_in(types, value_set=pa.array(sorted(having), types.type))
+            columns[name] = pc.if_else(has, columns[name], pa.scalar(None, columns[name].type))
+        return pa.record_batch(list(columns.values()), schema=part.schema)
+
+    def forget(self) -> None:
+        """Let go of rows that no open match needs, once there are many."""
+        if self.history is None or self.history.n_rows < self._history_limit:
+            return
+        state = self.recognizer.state
+        self.recognizer.collect(self.measure.last)
+        live = state.data[: state.n_nodes][state.kind[: state.n_nodes] != UNION]
+        self.history.keep_only(live)
+        self._history_limit = max(MIN_HISTORY, 2 * self.history.n_rows)
+
+
+def _plain(data_type: pa.DataType) -> pa.DataType:
+    return data_type.value_type if pa.types.is_dictionary(data_type) else data_type
+
+
+def _lacking(query: Query) -> dict[str, set[str]]:
+    """Return, for each attribute that only some declared event types have, those that have it."""
+    declared = [event for stream in query.tree.declarations for event in stream.events]
+    having: dict[str, set[str]] = {}
+    for event in declared:
+        for attribute in event.attributes:
+            having.setdefault(attribute.name.text, set()).add(event.name.text)
+    everything = {event.name.text for event in declared}
+    return {name: types for name, types in having.items() if types != everything}

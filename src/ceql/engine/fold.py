@@ -1,0 +1,168 @@
+"""Compiled loops over whole columns, for `symbols`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numba import njit, types
+from numba.extending import intrinsic
+
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+TABLE_BITS = 10
+
+
+@njit(nogil=True, cache=True)
+def fold(state: Any, classes: Any, table: Any) -> None:
+    """Replace each row's set of guards by the one that is left after this column."""
+    for i in range(state.shape[0]):
+        state[i] = table[state[i], classes[i]]
+
+
+@njit(nogil=True, cache=True)
+def fold_codes(state: Any, codes: Any, of_code: Any, table: Any) -> None:
+    """Do as `fold`, each row's class being that of its code."""
+    for i in range(state.shape[0]):
+        state[i] = table[state[i], of_code[codes[i]]]
+
+
+@njit(nogil=True, cache=True)
+def classify_numbers(values: Any, is_valid: Any, cuts: Any) -> Any:
+    """Return how many cuts each value has reached; n + 1 for NaN and n + 2 for NULL, n being all cuts."""
+    n_cuts = cuts.shape[0]
+    classes = np.empty(values.shape[0], np.int32)
+    has_nulls = is_valid.shape[0] > 0
+    for i in range(values.shape[0]):
+        value = values[i]
+        if has_nulls and not is_valid[i]:
+            classes[i] = n_cuts + 2
+        elif value != value:
+            classes[i] = n_cuts + 1
+        elif n_cuts <= 16:
+            reached = 0
+            for j in range(n_cuts):
+                reached += value >= cuts[j]
+            classes[i] = reached
+        else:
+            low, high = 0, n_cuts
+            while low < high:
+                middle = (low + high) // 2
+                if value >= cuts[middle]:
+                    low = middle + 1
+                else:
+                    high = middle
+            classes[i] = low
+    return classes
+
+
+class StringTable:
+    """A hash table of the strings that a query mentions; all others fall through."""
+
+    def __init__(self, constants: Iterable[str]) -> None:
+        self.constants = list(constants)
+        encoded = [constant.encode("utf-8") for constant in self.constants]
+        self.offsets = np.concatenate([[0], np.cumsum([len(one) for one in encoded])]).astype(np.int64)
+        self.bytes = np.frombuffer(b"".join(encoded) + b"\0" * 8, np.uint8)
+        self.first = np.full(1 << TABLE_BITS, -1, np.int32)
+        self.following = np.full(len(encoded), -1, np.int32)
+        for number, one in enumerate(encoded):
+            head = int.from_bytes(one[:8], "little")
+            slot = int(((head ^ len(one)) * int(MULTIPLIER)) % 2**64) >> (64 - TABLE_BITS)
+            self.following[number] = self.first[slot]
+            self.first[slot] = number
+
+
+def classify_strings(array: pa.Array, table: StringTable) -> Any:
+    """Return each string's number among the table's constants, n for all others and n + 1 for NULL."""
+    validity, offsets, content = array.buffers()
+    starts = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    characters = np.frombuffer(content, np.uint8) if content is not None and content.size else np.zeros(8, np.uint8)
+    bits = np.frombuffer(validity, np.uint8) if validity is not None and array.null_count else np.empty(0, np.uint8)
+    return _classify_strings(
+        starts, characters, bits, array.offset, table.offsets, table.bytes, table.first, table.following
+    )
+
+
+@intrinsic
+def _load_word(_context: Any, array: Any, _index: Any) -> Any:
+    """Load eight bytes at any offset: NumPy views cannot, because they must be aligned."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        from llvmlite import ir
+
+        structure = context.make_array(signature.args[0])(context, builder, arguments[0])
+        address = builder.gep(structure.data, [arguments[1]], source_etype=ir.IntType(8))
+        word = builder.bitcast(address, ir.IntType(64).as_pointer())
+        return builder.load(word, align=1, typ=ir.IntType(64))
+
+    return types.uint64(array, types.int64), generate
+
+
+@njit(nogil=True, cache=True)
+def _classify_strings(
+    starts: Any, characters: Any, bits: Any, first_bit: Any, offsets: Any, constants: Any, first: Any, following: Any
+) -> Any:
+    n_constants = following.shape[0]
+    classes = np.empty(starts.shape[0] - 1, np.int32)
+    n_bytes = characters.shape[0]
+    for i in range(classes.shape[0]):
+        if bits.shape[0] > 0:
+            bit = first_bit + i
+            if not (bits[bit >> 3] >> (bit & 7)) & 1:
+                classes[i] = n_constants + 1
+                continue
+        begin = np.int64(starts[i])
+        length = np.int64(starts[i + 1]) - begin
+        head = np.uint64(0)
+        if begin + 8 <= n_bytes:
+            head = _load_word(characters, begin)  # type: ignore[call-arg]
+            if length < 8:
+                head &= (np.uint64(1) << np.uint64(8 * length)) - np.uint64(1)
+        else:
+            for j in range(length):
+                head |= np.uint64(characters[begin + j]) << np.uint64(8 * j)
+        slot = ((head ^ np.uint64(length)) * MULTIPLIER) >> np.uint64(64 - TABLE_BITS)
+        number = first[slot]
+        while number >= 0:
+            if offsets[number + 1] - offsets[number] == length:
+                same = True
+                for j in range(length):
+                    if characters[begin + j] != constants[offsets[number] + j]:
+                        same = False
+                        break
+                if same:
+                    break
+            number = following[number]
+        classes[i] = number if number >= 0 else n_constants
+    return classes
+
+
+@njit(nogil=True, cache=True)
+def gather(symbols: Any, first_row: Any, times: Any, is_timed: Any, slots: Any, may_drop: Any) -> Any:
+    """Return symbol, row, measure and key slot of the events that the kernel has to see.
+
+    Left out are those without a measure or key (both arrays are empty if all have them), and
+    where `may_drop` is set those that satisfy no guard.
+    """
+    n_rows = symbols.shape[0]
+    has_times, has_slots = is_timed.shape[0] > 0, slots.shape[0] > 0
+    kept_symbols = np.empty(n_rows, np.int32)
+    kept_rows = np.empty(n_rows, np.int64)
+    kept_times = np.empty(n_rows, times.dtype)
+    kept_slots = np.empty(n_rows if has_slots else 0, np.int32)
+    n_kept = 0
+    for i in range(n_rows):
+        # Written first and counted after: a branch here would be mispredicted half of the time.
+        kept_symbols[n_kept] = symbols[i]
+        kept_rows[n_kept] = first_row + i
+        kept_times[n_kept] = times[i]
+        is_kept = symbols[i] != 0 or not may_drop
+        if has_times:
+            is_kept &= is_timed[i]
+        if has_slots:
+            kept_slots[n_kept] = slots[i]
+            is_kept &= slots[i] >= 0
+        n_kept += is_kept
+    return kept_symbols[:n_kept], kept_rows[:n_kept], kept_times[:n_kept], kept_slots[:n_kept]

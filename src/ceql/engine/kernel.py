@@ -1,0 +1,612 @@
+"""The evaluation loop: symbols and times in, arena and matches out, compiled by Numba.
+
+This is the paper's Algorithm 1 with its update phase in constant time per event, on flat
+arrays. What differs:
+
+- Only determinized states that an event changes are touched: a state that just loops over
+  the event keeps its list where it is. So an event that concerns no run costs one AND.
+- Lists of nodes are stacks, newest start on top. A node that is newer than all others is
+  pushed; the list is merged into one node only when a transition needs it, and the merged
+  part replaces what it was merged from.
+- Accepting states are enumerated from their lists, without merging them first.
+- Transitions carry labels, so one event may extend a state's runs in several ways.
+- `union` keeps the order "first of the left, first of the right, the rest", so that the
+  order of matches does not depend on which expired nodes have been collected.
+
+`advance` runs until the events are used up, or until it needs help: a transition that is not
+known yet, room in the arena, room for output. It then says which and changes nothing more;
+called again, it goes on where it was. Nothing is changed for an event before it is certain
+that its update can be completed.
+
+Nodes (the paper's tECS) are numbered from 0; children have lower numbers than parents.
+
+    kind     link         data                  start
+    BOTTOM   -            row of the event      measure at the first event
+    label    next node    row of the event      that of next
+    UNION    left node    right node            that of left, which is the greater
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+UNION, BOTTOM = -1, -2
+"""Kinds of nodes; an output node has its label's number, 0 or more, instead."""
+
+UNKNOWN = -2
+"""A transition that has not been computed yet."""
+NOWHERE = -1
+"""A transition that does not exist."""
+
+DONE, MISS, GROW, FULL, CHOOSE = 0, 1, 2, 3, 4
+"""Why `advance` returned: events used up, unknown transition, arena full, output full, or (where a
+strategy has to choose among the matches of different starts) an event that completes matches."""
+
+LIST_CAPACITY = 16
+"""Longest list of one state; a longer one is merged. Its length changes speed only."""
+
+# Fields of the control vector.
+AT, PHASE, MISS_STATE, MISS_SYMBOL, N_NODES, KEY, N_POOL, N_OUT, N_VALUES, DEPTH, N_EMITTED, N_MATCHES, LAST_TIME = (
+    range(13)
+)
+N_CONTROL = 16
+
+UPDATE, ENUMERATE = 0, 1
+"""Phases of one event: the lists are brought up to date, then matches are enumerated."""
+
+_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
+_BIT_OF = np.zeros(64, np.int64)
+for _bit in range(64):
+    _BIT_OF[int((np.uint64((int(_DE_BRUIJN) << _bit) & (2**64 - 1))) >> np.uint64(58))] = _bit
+
+
+@njit(nogil=True, cache=True)
+def advance(
+    control,
+    size,
+    limit,
+    consumes,
+    has_choice,
+    # the events: symbol, row, measure of the window, slot of the partition key
+    symbols,
+    rows,
+    times,
+    keys,
+    # the memo: for state * n_symbols + symbol, the target without mark and the range of marking steps
+    n_symbols,
+    unmarked,
+    marks_from,
+    marks_to,
+    step_label,
+    step_target,
+    touching,
+    accepts,
+    is_over,
+    rank,
+    # the lists of the current key's states
+    active,
+    list_nodes,
+    list_length,
+    list_merged,
+    # the arena
+    kind,
+    link,
+    data,
+    start,
+    # the lists of all other keys, packed
+    key_from,
+    key_length,
+    key_room,
+    key_epoch,
+    key_active,
+    pool,
+    # scratch: touched states with their merged nodes and moved lists; the enumeration's stack and path
+    touched_state,
+    touched_node,
+    touched_length,
+    touched_list,
+    stack_node,
+    stack_depth,
+    path_row,
+    path_label,
+    # the output: one entry per match, its positions in CSR form
+    out_start,
+    out_end,
+    out_key,
+    out_offset,
+    out_row,
+    out_label,
+):
+    """Run over the events from `control[AT]` on; return why it stopped.
+
+    PERF: one function without helpers, because Numba counts references of every array that is
+    passed to another function, which costs five times in this loop (`make bench`).
+    """
+    n_events = symbols.shape[0]
+    n_words = active.shape[0]
+    has_keys = keys.shape[0] > 0
+    capacity = kind.shape[0]
+    n_nodes = control[N_NODES]
+    at = control[AT]
+    phase = control[PHASE]
+    key = control[KEY]
+
+    while at < n_events:
+        symbol = symbols[at]
+        now = times[at]
+        row = rows[at]
+
+        if phase == UPDATE:
+            # --- an event of another key that concerns none of its runs is skipped as it is
+            begins = unmarked[symbol]
+            n_steps = marks_to[symbol] - marks_from[symbol]
+            if has_keys and keys[at] != key:
+                other = keys[at]
+                if begins == NOWHERE and n_steps == 0:
+                    concerned = False
+                    if consumes != 2 or key_epoch[other] == control[N_EMITTED]:
+                        for word in range(n_words):
+                            if key_active[other, word] & touching[symbol, word] != 0:
+                                concerned = True
+                    if not concerned:
+                        at += 1
+                        continue
+                # --- put the lists of the last key away
+                if key >= 0:
+                    needed = 0
+                    for word in range(n_words):
+                        bits = active[word]
+                        while bits != 0:
+                            low = bits & (~bits + np.uint64(1))
+                            bits ^= low
+                            state = word * 64 + _BIT_OF[(low * _DE_BRUIJN) >> np.uint64(58)]
+                            needed += 2 + list_length[state]
+                    if needed > key_room[key]:
+                        room = needed + needed // 2 + 4
+                        if control[N_POOL] + room > pool.shape[0]:
+                            control[AT], control[N_NODES], control[KEY] = at, n_nodes, key
+                            return GROW
+                        key_from[key] = control[N_POOL]
+                        key_room[key] = room
+                        control[N_POOL] += room
+                    key_length[key] = needed
+                    key_epoch[key] = control[N_EMITTED]
+                    i = key_from[key]
+                    for word in range(n_words):
+                        bits = active[word]
+                        key_active[key, word] = bits
+                        while bits != 0:
+                            low = bits & (~bits + np.uint64(1))
+                            bits ^= low
+                            state = word * 64 + _BIT_OF[(low * _DE_BRUIJN) >> np.uint64(58)]
+                            pool[i] = state
+                            pool[i + 1] = list_length[state]
+                            i += 2
+                            for j in range(list_length[state]):
+                                pool[i] = list_nodes[state, j]
+                                i += 1
+                # --- and take out those of this one; CONSUME BY ANY has forgotten what is older than its match
+                key = other
+                for word in range(n_words):
+                    active[word] = 0
+                if consumes != 2 or key_epoch[key] == control[N_EMITTED]:
+                    i = key_from[key]
+                    end = i + key_length[key]
+                    while i < end:
+                        state = pool[i]
+                        length = pool[i + 1]
+                        i += 2
+                        for j in range(length):
+                            list_nodes[state, j] = pool[i]
+                            i += 1
+                        list_length[state] = length
+                        list_merged[state] = -1
+                        active[state >> 6] |= np.uint64(1) << np.uint64(state & 63)
+
+            # --- which states does this event touch, and are all their transitions known?
+            n_touched = 0
+            if begins == UNKNOWN:
+                control[AT], control[N_NODES], control[KEY] = at, n_nodes, key
+                control[MISS_STATE], control[MISS_SYMBOL] = 0, symbol
+                return MISS
+            for word in range(n_words):
+                bits = active[word] & touching[symbol, word]
+                while bits != 0:
+                    low = bits & (~bits + np.uint64(1))
+                    bits ^= low
+                    state = word * 64 + _BIT_OF[(low * _DE_BRUIJN) >> np.uint64(58)]
+                    step = state * n_symbols + symbol
+                    if unmarked[step] == UNKNOWN:
+                        control[AT], control[N_NODES], control[KEY] = at, n_nodes, key
+                        control[MISS_STATE], control[MISS_SYMBOL] = state, symbol
+                        return MISS
+                    n_steps += marks_to[step] - marks_from[step]
+                    # Insertion by rank: the order must not depend on the numbers that the memo gave.
+                    i = n_touched
+                    while i > 0 and rank[touched_state[i - 1]] > rank[state]:
+                        touched_state[i] = touched_state[i - 1]
+                        i -= 1
+                    touched_state[i] = state
+                    n_touched += 1
+            if n_touched == 0 and n_steps == 0 and begins == NOWHERE:
+                at += 1
+                continue
+            # INVARIANT: no more nodes than this are made below, for this event.
+            if n_nodes + 2 + (n_touched + n_steps + 1) * 8 * LIST_CAPACITY > capacity:
+                control[AT], control[N_NODES], control[KEY] = at, n_nodes, key
+                return GROW
+
+            # --- take the touched lists out, merged where a marking transition extends them
+            n_live = 0
+            for k in range(n_touched):
+                state = touched_state[k]
+                step = state * n_symbols + symbol
+                target = unmarked[step]
+                has_marks = marks_to[step] > marks_from[step]
+                length = list_length[state]
+                age = now - start[list_nodes[state, length - 1]]
+                if age > size or age < 0 or (target == NOWHERE and not has_marks):
+                    active[state >> 6] &= ~(np.uint64(1) << np.uint64(state & 63))
+                    continue
+                node = -1
+                if has_marks:
+                    node = list_merged[state]
+                    if node < 0:
+                        node = list_nodes[state, 0]
+                        for i in range(1, length):
+                            kind[n_nodes] = UNION
+                            link[n_nodes] = list_nodes[state, i]
+                            data[n_nodes] = node
+                            start[n_nodes] = start[list_nodes[state, i]]
+                            if i == length - 1 and length > 2:
+                                list_nodes[state, 0] = node
+                                list_nodes[state, 1] = list_nodes[state, i]
+                                list_length[state] = 2
+                            node = n_nodes
+                            n_nodes += 1
+                        list_merged[state] = node
+                        length = list_length[state]
+                touched_state[n_live] = state
+                touched_node[n_live] = node
+                touched_length[n_live] = 0
+                if target != state:
+                    active[state >> 6] &= ~(np.uint64(1) << np.uint64(state & 63))
+                    if target != NOWHERE:
+                        touched_length[n_live] = length
+                        for i in range(length):
+                            touched_list[n_live, i] = list_nodes[state, i]
+                n_live += 1
+
+            # --- apply the transitions: the new run first, then the touched states
+            for k in range(-1, n_live):
+                if k < 0:
+                    if begins == NOWHERE and marks_to[symbol] == marks_from[symbol]:
+                        continue
+                    kind[n_nodes] = BOTTOM
+                    link[n_nodes] = -1
+                    data[n_nodes] = row
+                    start[n_nodes] = now
+                    extended = n_nodes
+                    n_nodes += 1
+                    step = symbol
+                    target = begins
+                    n_moved = 1 if begins != NOWHERE else 0
+                else:
+                    extended = touched_node[k]
+                    step = touched_state[k] * n_symbols + symbol
+                    target = unmarked[step]
+                    n_moved = touched_length[k]
+                n_marks = marks_to[step] - marks_from[step]
+                # Items 0 .. n_moved - 1 are the moved list, oldest first; then come the marking steps.
+                for item in range(n_moved + n_marks):
+                    if item < n_moved:
+                        node = extended if k < 0 else touched_list[k, item]
+                        to = target
+                    else:
+                        mark = marks_from[step] + item - n_moved
+                        to = step_target[mark]
+                        kind[n_nodes] = step_label[mark]
+                        link[n_nodes] = extended
+                        data[n_nodes] = row
+                        start[n_nodes] = start[extended]
+                        node = n_nodes
+                        n_nodes += 1
+                    bit = np.uint64(1) << np.uint64(to & 63)
+                    if active[to >> 6] & bit == 0:
+                        active[to >> 6] |= bit
+                        list_nodes[to, 0] = node
+                        list_length[to] = 1
+                        list_merged[to] = -1
+                        continue
+                    length = list_length[to]
+                    if length == LIST_CAPACITY:
+                        merged = list_nodes[to, 0]
+                        for i in range(1, length - 1):
+                            kind[n_nodes] = UNION
+                            link[n_nodes] = list_nodes[to, i]
+                            data[n_nodes] = merged
+                            start[n_nodes] = start[list_nodes[to, i]]
+                            merged = n_nodes
+                            n_nodes += 1
+                        list_nodes[to, 0] = merged
+                        list_nodes[to, 1] = list_nodes[to, length - 1]
+                        length = 2
+                    born = start[node]
+                    i = length - 1
+                    while i >= 0 and start[list_nodes[to, i]] > born:
+                        i -= 1
+                    if 0 <= i < length - 1 and start[list_nodes[to, i]] == born:
+                        # The union of two nodes with the same newest start: first the newest of each.
+                        left = list_nodes[to, i]
+                        rest = -1
+                        if kind[left] == UNION:
+                            rest = data[left]
+                            left = link[left]
+                        right = node
+                        if kind[right] == UNION and rest >= 0:
+                            other = data[right]
+                            right = link[right]
+                            if start[other] > start[rest]:
+                                rest, other = other, rest
+                            kind[n_nodes] = UNION
+                            link[n_nodes] = rest
+                            data[n_nodes] = other
+                            start[n_nodes] = start[rest]
+                            rest = n_nodes
+                            n_nodes += 1
+                        if rest >= 0:
+                            kind[n_nodes] = UNION
+                            link[n_nodes] = right
+                            data[n_nodes] = rest
+                            start[n_nodes] = born
+                            right = n_nodes
+                            n_nodes += 1
+                        kind[n_nodes] = UNION
+                        link[n_nodes] = left
+                        data[n_nodes] = right
+                        start[n_nodes] = born
+                        list_nodes[to, i] = n_nodes
+                        n_nodes += 1
+                    else:
+                        for j in range(length, i + 1, -1):
+                            list_nodes[to, j] = list_nodes[to, j - 1]
+                        list_nodes[to, i + 1] = node
+                        length += 1
+                    list_length[to] = length
+                    list_merged[to] = -1
+
+            # --- does any list accept? Put those on the stack, in the order of rank.
+            n_touched = 0
+            for word in range(n_words):
+                bits = active[word] & accepts[word]
+                while bits != 0:
+                    low = bits & (~bits + np.uint64(1))
+                    bits ^= low
+                    state = word * 64 + _BIT_OF[(low * _DE_BRUIJN) >> np.uint64(58)]
+                    i = n_touched
+                    while i > 0 and rank[touched_state[i - 1]] > rank[state]:
+                        touched_state[i] = touched_state[i - 1]
+                        i -= 1
+                    touched_state[i] = state
+                    n_touched += 1
+            depth = 0
+            for k in range(n_touched - 1, -1, -1):
+                state = touched_state[k]
+                for i in range(list_length[state]):
+                    node = list_nodes[state, i]
+                    age = now - start[node]
+                    if 0 <= age <= size:
+                        stack_node[depth] = node
+                        stack_depth[depth] = 0
+                        depth += 1
+                if is_over[state]:
+                    active[state >> 6] &= ~(np.uint64(1) << np.uint64(state & 63))
+            if depth == 0:
+                at += 1
+                continue
+            control[DEPTH] = depth
+            control[N_MATCHES] = 0
+            phase = ENUMERATE
+            if has_choice:
+                control[AT], control[N_NODES], control[KEY], control[PHASE] = at, n_nodes, key, ENUMERATE
+                return CHOOSE
+
+        # --- enumerate the matches that this event completes
+        depth = control[DEPTH]
+        n_out = control[N_OUT]
+        n_values = control[N_VALUES]
+        n_matches = control[N_MATCHES]
+        while depth > 0 and n_matches < limit:
+            depth -= 1
+            node = stack_node[depth]
+            length = stack_depth[depth]
+            base, base_node, base_length = depth, node, length
+            while kind[node] != BOTTOM:
+                if length >= path_row.shape[0] or depth + 1 >= stack_node.shape[0]:
+                    break
+                if kind[node] == UNION:
+                    right = data[node]
+                    age = now - start[right]
+                    if 0 <= age <= size:
+                        stack_node[depth] = right
+                        stack_depth[depth] = length
+                        depth += 1
+                    node = link[node]
+                else:
+                    path_row[length] = data[node]
+                    path_label[length] = kind[node]
+                    length += 1
+                    node = link[node]
+            if kind[node] != BOTTOM or n_out >= out_start.shape[0] or n_values + length > out_row.shape[0]:
+                # Undo this descent: the node that it began with goes back on the stack.
+                stack_node[base] = base_node
+                stack_depth[base] = base_length
+                depth = base + 1
+                control[AT], control[N_NODES], control[KEY], control[PHASE] = at, n_nodes, key, ENUMERATE
+                control[DEPTH], control[N_OUT], control[N_VALUES], control[N_MATCHES] = (
+                    depth,
+                    n_out,
+                    n_values,
+                    n_matches,
+                )
+                return FULL
+            for i in range(length):
+                out_row[n_values + i] = path_row[length - 1 - i]
+                out_label[n_values + i] = path_label[length - 1 - i]
+            n_values += length
+            out_start[n_out] = data[node]
+            out_end[n_out] = row
+            out_key[n_out] = key
+            n_out += 1
+            out_offset[n_out] = n_values
+            n_matches += 1
+        control[N_OUT], control[N_VALUES], control[N_MATCHES] = n_out, n_values, n_matches
+        control[DEPTH] = 0
+        if n_matches > 0:
+            control[N_EMITTED] += 1
+            if consumes > 0:
+                for word in range(n_words):
+                    active[word] = 0
+                if not has_keys:
+                    n_nodes = 0
+        phase = UPDATE
+        control[PHASE] = UPDATE
+        at += 1
+
+    control[AT], control[N_NODES], control[KEY], control[PHASE] = at, n_nodes, key, UPDATE
+    return DONE
+
+
+@njit(nogil=True, cache=True)
+def collect(
+    control,
+    size,
+    now,
+    key_now,
+    active,
+    list_nodes,
+    list_length,
+    list_merged,
+    kind,
+    link,
+    data,
+    start,
+    key_from,
+    key_length,
+    key_room,
+    key_epoch,
+    key_active,
+    pool,
+    consumes,
+    # scratch: what becomes of each node, and the pool written anew
+    moved_to,
+    new_pool,
+):
+    """Drop what has left the window and close the gaps, in place; return the new length of the pool.
+
+    Nodes are marked in one descending pass and moved in one ascending pass, because children
+    have lower numbers than parents. A union whose right side has expired becomes its left side.
+    `key_now` gives each key's own measure where windows count events, else it is empty and `now`
+    holds for all.
+    """
+    n_nodes = control[N_NODES]
+    dead, kept, is_left = -1, -2, -3
+    for node in range(n_nodes):
+        moved_to[node] = dead
+
+    for word in range(active.shape[0]):
+        bits = active[word]
+        while bits != 0:
+            low = bits & (~bits + np.uint64(1))
+            bits ^= low
+            state = word * 64 + _BIT_OF[(low * _DE_BRUIJN) >> np.uint64(58)]
+            length = 0
+            for i in range(list_length[state]):
+                node = list_nodes[state, i]
+                if start[node] >= now or 0 <= now - start[node] <= size:
+                    list_nodes[state, length] = node
+                    length += 1
+                    moved_to[node] = kept
+            list_length[state] = length
+            list_merged[state] = -1
+            if length == 0:
+                active[word] &= ~low
+
+    n_pool = 0
+    for key in range(key_from.shape[0]):
+        is_current = key == control[KEY]
+        is_forgotten = consumes == 2 and key_epoch[key] != control[N_EMITTED]
+        key_time = key_now[key] if key_now.shape[0] > 0 else now
+        first = n_pool
+        i = key_from[key]
+        end = i + key_length[key]
+        for word in range(key_active.shape[1]):
+            key_active[key, word] = 0
+        while i < end and not is_current and not is_forgotten:
+            state = pool[i]
+            old_length = pool[i + 1]
+            i += 2
+            length = 0
+            for _ in range(old_length):
+                node = pool[i]
+                i += 1
+                if start[node] >= key_time or 0 <= key_time - start[node] <= size:
+                    new_pool[n_pool + 2 + length] = node
+                    length += 1
+                    moved_to[node] = kept
+            if length > 0:
+                new_pool[n_pool] = state
+                new_pool[n_pool + 1] = length
+                n_pool += 2 + length
+                key_active[key, state >> 6] |= np.uint64(1) << np.uint64(state & 63)
+        key_from[key] = first
+        key_length[key] = n_pool - first
+        key_room[key] = n_pool - first
+
+    for node in range(n_nodes - 1, -1, -1):
+        if moved_to[node] == dead or kind[node] == BOTTOM:
+            continue
+        if kind[node] == UNION:
+            right = data[node]
+            if key_now.shape[0] == 0 and start[right] < now and not 0 <= now - start[right] <= size:
+                moved_to[node] = is_left
+            elif moved_to[right] == dead:
+                moved_to[right] = kept
+        if moved_to[link[node]] == dead:
+            moved_to[link[node]] = kept
+
+    n_kept = 0
+    for node in range(n_nodes):
+        if moved_to[node] == dead:
+            continue
+        if moved_to[node] == is_left:
+            moved_to[node] = moved_to[link[node]]
+            continue
+        kind[n_kept] = kind[node]
+        start[n_kept] = start[node]
+        link[n_kept] = moved_to[link[node]] if kind[node] != BOTTOM else -1
+        data[n_kept] = moved_to[data[node]] if kind[node] == UNION else data[node]
+        moved_to[node] = n_kept
+        n_kept += 1
+    control[N_NODES] = n_kept
+
+    for word in range(active.shape[0]):
+        bits = active[word]
+        while bits != 0:
+            low = bits & (~bits + np.uint64(1))
+            bits ^= low
+            state = word * 64 + _BIT_OF[(low * _DE_BRUIJN) >> np.uint64(58)]
+            for i in range(list_length[state]):
+                list_nodes[state, i] = moved_to[list_nodes[state, i]]
+    for key in range(key_from.shape[0]):
+        i = key_from[key]
+        end = i + key_length[key]
+        while i < end:
+            length = new_pool[i + 1]
+            i += 2
+            for _ in range(length):
+                new_pool[i] = moved_to[new_pool[i]]
+                i += 1
+    control[N_POOL] = n_pool
+    return n_pool

@@ -1,0 +1,153 @@
+"""Partition keys to slots: small integers, the same for equal keys and for no others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numba import njit
+
+from ceql.engine.symbols import stored_numbers
+
+IntArray = np.ndarray[Any, np.dtype[Any]]
+
+NO_KEY = -1
+"""The slot of events with a NULL in their key: they belong to no partition."""
+
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+
+
+class KeyEncoder:
+    """Numbers the keys that it meets, in the order in which it meets them.
+
+    Each column is turned into 64-bit codes, equal for equal values: numbers and times as they are
+    stored, everything else by a dictionary that grows. A hash table maps rows of codes to slots.
+    """
+
+    def __init__(self, n_columns: int) -> None:
+        self.n_keys = 0
+        self.codes = np.zeros((64, n_columns), np.int64)
+        self._table = np.full(256, -1, np.int64)
+        self.dictionaries: list[dict[Any, int]] = [{} for _ in range(n_columns)]
+
+    def encode(self, columns: list[pa.Array]) -> IntArray:
+        """Return each row's slot."""
+        n_rows = len(columns[0])
+        codes = np.empty((n_rows, len(columns)), np.int64)
+        is_valid = np.ones(n_rows, np.bool_)
+        for index, column in enumerate(columns):
+            codes[:, index] = self._codes(column, self.dictionaries[index])
+            if column.null_count:
+                is_valid &= pc.is_valid(column).to_numpy(zero_copy_only=False)
+        slots = np.empty(n_rows, np.int32)
+        done = 0
+        while done < n_rows:
+            self._make_room()
+            done, self.n_keys = _look_up(codes, is_valid, slots, done, self.codes, self.n_keys, self._table)
+        return slots
+
+    def restore(self, codes: IntArray, values: list[list[Any]]) -> None:
+        """Take over keys from a snapshot; must be called before anything is encoded."""
+        self.dictionaries = [{value: code for code, value in enumerate(column)} for column in values]
+        self.n_keys = len(codes)
+        self.codes = np.zeros((max(64, 4 * len(codes)), self.codes.shape[1]), np.int64)
+        self.codes[: len(codes)] = codes
+        self._table = np.full(_power_of_two(4 * len(self.codes)), -1, np.int64)
+        _index(self.codes, self.n_keys, self._table)
+
+    def _codes(self, column: pa.Array, dictionary: dict[Any, int]) -> IntArray:
+        if pa.types.is_boolean(column.type):
+            return np.asarray(column.cast(pa.int64()).fill_null(0))
+        is_small_decimal = pa.types.is_decimal128(column.type) and column.type.precision <= 18
+        is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or is_small_decimal
+        if is_number or pa.types.is_timestamp(column.type) or pa.types.is_date32(column.type):
+            values, _ = stored_numbers(column)
+            if values.dtype == np.float64:
+                # Equal numbers must have equal bits: there are two zeros and many NaNs.
+                values = np.where(np.isnan(values), np.nan, values + 0.0).view(np.int64)
+            return values
+        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        of_code = np.empty(len(encoded.dictionary) + 1, np.int64)
+        for code, value in enumerate(encoded.dictionary.to_pylist()):
+            of_code[code] = dictionary.setdefault(value, len(dictionary))
+        of_code[-1] = 0
+        indices = encoded.indices
+        if indices.null_count:
+            indices = indices.cast(pa.int64()).fill_null(len(encoded.dictionary))
+        codes: IntArray = of_code[np.asarray(indices)]
+        return codes
+
+    def _make_room(self) -> None:
+        if 2 * self.n_keys >= len(self.codes):
+            grown = np.zeros((2 * len(self.codes), self.codes.shape[1]), np.int64)
+            grown[: self.n_keys] = self.codes[: self.n_keys]
+            self.codes = grown
+            self._table = np.full(_power_of_two(4 * len(grown)), -1, np.int64)
+            _index(self.codes, self.n_keys, self._table)
+
+
+def _power_of_two(least: int) -> int:
+    return 1 << (least - 1).bit_length()
+
+
+@njit(nogil=True, cache=True)
+def _look_up(codes: Any, is_valid: Any, slots: Any, done: Any, known: Any, n_known: Any, table: Any) -> Any:
+    """Fill in slots from row `done` on; stop when a new key finds no room."""
+    mask = table.shape[0] - 1
+    n_columns = codes.shape[1]
+    for i in range(done, codes.shape[0]):
+        if not is_valid[i]:
+            slots[i] = NO_KEY
+            continue
+        hashed = np.uint64(0)
+        for j in range(n_columns):
+            hashed = (hashed ^ np.uint64(codes[i, j])) * _MULTIPLIER
+            hashed ^= hashed >> np.uint64(29)
+        place = np.int64(hashed & np.uint64(mask))
+        while True:
+            slot = table[place]
+            if slot < 0:
+                if n_known == known.shape[0]:
+                    return i, n_known
+                for j in range(n_columns):
+                    known[n_known, j] = codes[i, j]
+                table[place] = n_known
+                slot = n_known
+                n_known += 1
+                break
+            same = True
+            for j in range(n_columns):
+                if known[slot, j] != codes[i, j]:
+                    same = False
+            if same:
+                break
+            place = (place + 1) & mask
+        slots[i] = slot
+    return codes.shape[0], n_known
+
+
+@njit(nogil=True, cache=True)
+def _index(known: Any, n_known: Any, table: Any) -> None:
+    """Enter the known keys into an empty table."""
+    mask = table.shape[0] - 1
+    for slot in range(n_known):
+        hashed = np.uint64(0)
+        for j in range(known.shape[1]):
+            hashed = (hashed ^ np.uint64(known[slot, j])) * _MULTIPLIER
+            hashed ^= hashed >> np.uint64(29)
+        place = np.int64(hashed & np.uint64(mask))
+        while table[place] >= 0:
+            place = (place + 1) & mask
+        table[place] = slot
+
+
+@njit(nogil=True, cache=True)
+def count_events(slots: Any, counts: Any, positions: Any) -> None:
+    """Write each event's position in its own partition's stream, counting on from `counts`."""
+    for i in range(slots.shape[0]):
+        slot = slots[i]
+        if slot >= 0:
+            positions[i] = counts[slot]
+            counts[slot] += 1

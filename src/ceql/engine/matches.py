@@ -1,0 +1,217 @@
+"""Matches as the user sees them: rows of Arrow batches in one of three shapes, made lazily."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from ceql.automaton.cea import Label
+from ceql.engine.chunk import Chunk
+from ceql.engine.history import History
+from ceql.errors import CeqlError
+from ceql.syntax import plan
+
+IntArray = np.ndarray[Any, np.dtype[Any]]
+
+Shape = Literal["matches", "events", "positions"]
+SHAPES = ("matches", "events", "positions")
+
+PREVIEW = 10
+"""Matches that a notebook shows."""
+
+POSITIONS = pa.schema(
+    [
+        pa.field("start", pa.int64(), nullable=False),
+        pa.field("end", pa.int64(), nullable=False),
+        pa.field("positions", pa.list_(pa.field("item", pa.int64(), nullable=False)), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Match:
+    """One match: `match["x"]` is what variable x binds, an event as a dict or a list of them.
+
+    `start` and `end` are the window attribute (or time, or row number) at the first and last event.
+    """
+
+    start: Any
+    end: Any
+    partition: dict[str, Any]
+    variables: dict[str, Any]
+
+    def __getitem__(self, variable: str) -> Any:
+        return self.variables[variable]
+
+
+class Matches:
+    """The matches of a query, computed while they are read.
+
+    Nothing is kept: reading again computes again where the events allow it, and is an error
+    where they are gone (a session's batch, a reader).
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        query: plan.Plan,
+        start: Callable[[], Iterator[tuple[int, Callable[[], pa.RecordBatch]]]],
+    ) -> None:
+        self.schema = schema
+        self.plan = query
+        self.start = start
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield Arrow record batches of bounded size."""
+        for _, make in self.start():
+            yield make()
+
+    def count(self) -> int:
+        """Return how many matches there are, without making their rows."""
+        return sum(n_matches for n_matches, _ in self.start())
+
+    def to_arrow(self) -> pa.Table:
+        """Return all matches as one table."""
+        return pa.Table.from_batches(list(self.batches()), self.schema)
+
+    def to_pandas(self, **options: Any) -> Any:
+        """Return all matches as a pandas frame."""
+        return self.to_arrow().to_pandas(**options)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Hand the batches over to any library that reads Arrow streams."""
+        reader = pa.RecordBatchReader.from_batches(self.schema, self.batches())
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def __iter__(self) -> Iterator[Match]:
+        if plan.MATCH_START not in self.schema.names:
+            raise CeqlError("only shape='matches' gives Match objects: read batches() instead")
+        names = [variable.name for variable in self.plan.variables]
+        for batch in self.batches():
+            for row in batch.to_pylist():
+                yield Match(
+                    row[plan.MATCH_START],
+                    row[plan.MATCH_END],
+                    {name: row[name] for name in self.plan.partition_by},
+                    {name: row[name] for name in names},
+                )
+
+    def _repr_html_(self) -> str:
+        rows: list[dict[str, Any]] = []
+        for batch in self.batches():
+            rows += batch.slice(0, PREVIEW + 1 - len(rows)).to_pylist()
+            if len(rows) > PREVIEW:
+                break
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.schema.names)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(str(value))}</td>" for value in row.values()) + "</tr>"
+            for row in rows[:PREVIEW]
+        )
+        more = f"<p>the first {PREVIEW} matches</p>" if len(rows) > PREVIEW else f"<p>{len(rows)} matches</p>"
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+    def __repr__(self) -> str:
+        return f"Matches({', '.join(f'{field.name}: {field.type}' for field in self.schema)})"
+
+
+def result_schema(shape: Shape, query: plan.Plan, events: pa.Schema) -> pa.Schema:
+    """Return the columns of a shape."""
+    if shape == "positions":
+        return POSITIONS
+    if shape == "matches":
+        return query.result_schema
+    taken = {"match_id", "variables"} & {field.name.lower() for field in events}
+    if taken:
+        raise CeqlError(f"shape='events' adds a column '{taken.pop()}', which the events have already: rename theirs")
+    names = [
+        pa.field("match_id", pa.string(), nullable=False),
+        pa.field("variables", pa.list_(pa.string()), nullable=False),
+    ]
+    return pa.schema([*names, *events])
+
+
+class ResultBuilder:
+    """Turns chunks of rows into record batches of one shape."""
+
+    def __init__(self, shape: Shape, query: plan.Plan, schema: pa.Schema) -> None:
+        self.shape = shape
+        self.plan = query
+        self.schema = schema
+        self.last_end = -1
+        self.ordinal = 0
+
+    def build(self, chunk: Chunk, labels: list[Label], history: History | None) -> pa.RecordBatch:
+        """Return the rows of some matches."""
+        if self.shape == "positions":
+            positions = pa.ListArray.from_arrays(
+                pa.array(chunk.offsets.astype(np.int32)), pa.array(chunk.rows), type=POSITIONS.field("positions").type
+            )
+            return pa.record_batch([pa.array(chunk.start), pa.array(chunk.end), positions], schema=POSITIONS)
+        assert history is not None
+        return (
+            self._matches(chunk, labels, history) if self.shape == "matches" else self._events(chunk, labels, history)
+        )
+
+    def _matches(self, chunk: Chunk, labels: list[Label], history: History) -> pa.RecordBatch:
+        columns = [history.column(name, chunk.end) for name in self.plan.partition_by]
+        for rows in (chunk.start, chunk.end):
+            columns.append(pa.array(rows) if self.plan.bounds is None else history.column(self.plan.bounds, rows))
+        match_of = np.repeat(np.arange(len(chunk)), np.diff(chunk.offsets))
+        for variable in self.plan.variables:
+            is_bound = np.array([variable.name in label for label in labels], np.bool_)[chunk.labels]
+            rows, matches = chunk.rows[is_bound], match_of[is_bound]
+            columns.append(_variable_column(variable, rows, matches, len(chunk), history))
+        columns = [_as_type(column, field.type) for column, field in zip(columns, self.schema, strict=True)]
+        return pa.record_batch(columns, schema=self.schema)
+
+    def _events(self, chunk: Chunk, labels: list[Label], history: History) -> pa.RecordBatch:
+        lengths = np.diff(chunk.offsets)
+        ids = []
+        for end in chunk.end.tolist():
+            self.ordinal = self.ordinal + 1 if end == self.last_end else 0
+            self.last_end = end
+            ids.append(f"{end}-{self.ordinal}")
+        match_ids = pa.array(ids, pa.string()).take(pa.array(np.repeat(np.arange(len(chunk)), lengths)))
+        names = pa.array([sorted(label) for label in labels], pa.list_(pa.string()))
+        columns = [match_ids, names.take(pa.array(chunk.labels))]
+        columns += [history.column(field.name, chunk.rows) for field in list(self.schema)[2:]]
+        columns = [_as_type(column, field.type) for column, field in zip(columns, self.schema, strict=True)]
+        return pa.record_batch(columns, schema=self.schema)
+
+
+def _variable_column(
+    variable: plan.Variable, rows: IntArray, matches: IntArray, n_matches: int, history: History
+) -> pa.Array:
+    """Return a variable's column: structs of its events' attributes, or lists of them."""
+    is_list = variable.multiplicity is plan.Multiplicity.SEVERAL
+    if not is_list:
+        bound = np.full(n_matches, -1, np.int64)
+        bound[matches] = rows
+        rows = bound
+    data_type = variable.field.type
+    struct_type = data_type.value_type if is_list else data_type
+    arrays = [
+        _as_type(history.column(name, rows), one.type)
+        for (name, _), one in zip(variable.attributes, struct_type, strict=True)
+    ]
+    mask = pa.array(rows < 0) if not is_list and len(rows) and rows.min() < 0 else None
+    structs = (
+        pa.StructArray.from_arrays(arrays, fields=list(struct_type), mask=mask) if arrays else _empty_structs(rows)
+    )
+    if not is_list:
+        return structs
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(matches, minlength=n_matches))]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), structs, type=data_type)
+
+
+def _empty_structs(rows: IntArray) -> pa.Array:
+    return pa.array([{} if row >= 0 else None for row in rows.tolist()], pa.struct([]))
+
+
+def _as_type(array: pa.Array, data_type: pa.DataType) -> pa.Array:
+    return array if array.type == data_type else array.cast(data_type)

@@ -1,0 +1,313 @@
+"""Serves the kernel: fills in transitions, collects, grows, chooses, and hands out raw matches.
+
+What comes out are chunks of bounded size, so that however many matches there are, never more
+than one chunk of them is in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ceql.automaton.cea import CEA, TRUE
+from ceql.automaton.lazy import DEFAULT_CAPACITY
+from ceql.engine import kernel
+from ceql.engine.choice import chosen
+from ceql.engine.chunk import Chunk
+from ceql.engine.memo import Memo
+from ceql.engine.state import MIN_NODES, RunState
+from ceql.errors import DataError
+from ceql.syntax.ast import Consumption, Strategy
+
+IntArray = np.ndarray[Any, np.dtype[Any]]
+
+NO_LIMIT = 2**62
+DEFAULT_CHUNK = 1 << 16
+"""Matches in one chunk, and four times as many positions."""
+
+
+@dataclass
+class Events:
+    """Events as the kernel sees them: symbol, row, measure of the window, slot of the partition key."""
+
+    symbols: IntArray
+    rows: IntArray
+    times: IntArray
+    keys: IntArray
+
+    def upto(self, end: int) -> Events:
+        """Return the first events."""
+        return Events(self.symbols[:end], self.rows[:end], self.times[:end], self.keys[:end])
+
+    def one(self, at: int) -> Events:
+        """Return a single event."""
+        return Events(*(part[at : at + 1] for part in (self.symbols, self.rows, self.times, self.keys)))
+
+
+class Recognizer:
+    """One automaton at work on one run state."""
+
+    def __init__(
+        self,
+        cea: CEA,
+        strategy: Strategy,
+        consumption: Consumption,
+        *,
+        size: float | None,
+        limit: int | None,
+        counts_events_by_key: bool,
+        is_partitioned: bool,
+        is_float: bool = False,
+        chunk: int = DEFAULT_CHUNK,
+        capacity: int = DEFAULT_CAPACITY,
+        max_state_bytes: int | None = None,
+        collects_always: bool = False,
+    ) -> None:
+        number = np.float64 if is_float else np.int64
+        self.size = number(np.iinfo(np.int64).max if size is None else size)
+        self.number = number
+        self.limit = NO_LIMIT if limit is None else limit
+        self.consumes = {Consumption.NONE: 0, Consumption.PARTITION: 1, Consumption.ANY: 2}[consumption]
+        if self.consumes and not is_partitioned:
+            self.consumes = 1
+        self.strategy = strategy
+        self.chooses = strategy in (Strategy.NEXT, Strategy.LAST, Strategy.MAX)
+        self.counts_events_by_key = counts_events_by_key
+        self.max_state_bytes = max_state_bytes
+        self.collects_always = collects_always
+        self.memo = Memo(cea, strategy, capacity=capacity)
+        self.state = RunState()
+        self.state.start = self.state.start.astype(number)
+        self._chunk = chunk
+        self._output = _Output(chunk)
+        self._scratch = _Scratch(64)
+
+    def run(self, events: Events, masks: list[int], *, is_read: bool = True) -> Iterator[Chunk]:
+        """Bring the state up to date with some events, yielding the matches they complete.
+
+        `masks` are the guards that hold for each symbol. With `is_read=False` matches are not
+        enumerated, only found.
+        """
+        self.memo.make_room_for_symbols(len(masks))
+        limit = self.limit if is_read else 1
+        pieces = [events] if not self.collects_always else [events.one(at) for at in range(len(events.symbols))]
+        for piece in pieces:
+            yield from self._run(piece, masks, limit)
+            if self.collects_always:
+                self.collect(self._now(piece))
+
+    def _run(self, events: Events, masks: list[int], limit: int) -> Iterator[Chunk]:
+        state = self.state
+        state.control[kernel.AT] = 0
+        while True:
+            reason = self._advance(events, limit, has_choice=self.chooses)
+            if reason == kernel.DONE:
+                break
+            if reason == kernel.MISS:
+                miss = int(state.control[kernel.MISS_SYMBOL])
+                self.memo.fill(int(state.control[kernel.MISS_STATE]), miss, masks[miss])
+            elif reason == kernel.GROW:
+                self._make_room(events)
+            elif reason == kernel.FULL:
+                yield from self._flush()
+            else:
+                yield from self._choose(events, limit)
+        yield from self._flush()
+
+    def _advance(self, events: Events, limit: int, *, has_choice: bool) -> int:
+        memo, state, output = self.memo, self.state, self._output
+        state.make_room_for_states(memo.state_capacity, memo.n_words)
+        scratch = self._scratch = self._scratch.for_states(memo.state_capacity)
+        return int(
+            kernel.advance(
+                state.control,
+                self.size,
+                limit,
+                self.consumes,
+                has_choice,
+                events.symbols,
+                events.rows,
+                events.times,
+                events.keys,
+                memo.n_symbols,
+                memo.unmarked,
+                memo.marks_from,
+                memo.marks_to,
+                memo.step_label,
+                memo.step_target,
+                memo.touching,
+                memo.accepts,
+                memo.is_over,
+                memo.rank,
+                state.active,
+                state.list_nodes,
+                state.list_length,
+                state.list_merged,
+                state.kind,
+                state.link,
+                state.data,
+                state.start,
+                state.key_from,
+                state.key_length,
+                state.key_room,
+                state.key_epoch,
+                state.key_active,
+                state.pool,
+                scratch.touched_state,
+                scratch.touched_node,
+                scratch.touched_length,
+                scratch.touched_list,
+                scratch.stack_node,
+                scratch.stack_depth,
+                scratch.path_row,
+                scratch.path_label,
+                output.start,
+                output.end,
+                output.key,
+                output.offset,
+                output.row,
+                output.label,
+            )
+        )
+
+    def _choose(self, events: Events, limit: int) -> Iterator[Chunk]:
+        """Enumerate all that the current event completes, and yield what the strategy keeps of it."""
+        yield from self._flush()
+        event = events.upto(int(self.state.control[kernel.AT]) + 1)
+        found = []
+        while self._advance(event, NO_LIMIT, has_choice=False) != kernel.DONE:
+            found += self._flush()
+        found += self._flush()
+        kept = chosen(self.strategy, found)
+        if len(kept) > limit:
+            kept = kept.take(np.arange(limit))
+        yield kept
+
+    def _flush(self) -> list[Chunk]:
+        control = self.state.control
+        n_out, n_values = int(control[kernel.N_OUT]), int(control[kernel.N_VALUES])
+        control[kernel.N_OUT] = control[kernel.N_VALUES] = 0
+        if n_out == 0:
+            if control[kernel.PHASE] == kernel.ENUMERATE:
+                # Not even one match fitted: it is longer than the buffers.
+                self._scratch = self._scratch.deeper()
+                self._output = _Output(self._chunk, 2 * len(self._output.row))
+            return []
+        output = self._output
+        return [
+            Chunk(
+                output.start[:n_out].copy(),
+                output.end[:n_out].copy(),
+                output.offset[: n_out + 1].copy(),
+                output.row[:n_values].copy(),
+                output.label[:n_values].copy(),
+            )
+        ]
+
+    def _now(self, events: Events) -> Any:
+        return events.times[min(int(self.state.control[kernel.AT]), len(events.times) - 1)]
+
+    def _make_room(self, events: Events) -> None:
+        state = self.state
+        self.collect(self._now(events))
+        live, pool = state.n_nodes, state.pool_length
+        state.make_room_in_pool(4 * pool + 4096)
+        wanted = 4 * live + MIN_NODES
+        if wanted > len(state.kind):
+            state.make_room_for_nodes(wanted)
+        if self.max_state_bytes is not None and state.n_bytes > self.max_state_bytes:
+            raise DataError(
+                f"the state takes {state.n_bytes} bytes, more than max_state_bytes = {self.max_state_bytes}",
+                "shorten the window, add PARTITION BY or CONSUME BY, or raise the limit",
+            )
+
+    def collect(self, now: Any) -> None:
+        """Drop from the arena what can no longer be part of a match, `now` being the last measure."""
+        state = self.state
+        if self.counts_events_by_key:
+            key = int(state.control[kernel.KEY])
+            now = state.key_events[key] if key >= 0 else 0
+        elif now is None:
+            return
+        moved_to = np.empty(state.n_nodes, np.int32)
+        new_pool = np.empty_like(state.pool)
+        key_now = state.key_events.astype(self.number) if self.counts_events_by_key else np.empty(0, self.number)
+        kernel.collect(
+            state.control,
+            self.size,
+            self.number(now),
+            key_now,
+            state.active,
+            state.list_nodes,
+            state.list_length,
+            state.list_merged,
+            state.kind,
+            state.link,
+            state.data,
+            state.start,
+            state.key_from,
+            state.key_length,
+            state.key_room,
+            state.key_epoch,
+            state.key_active,
+            state.pool,
+            self.consumes,
+            moved_to,
+            new_pool,
+        )
+        state.pool = new_pool
+
+
+def may_drop_irrelevant(cea: CEA) -> bool:
+    """Whether events that satisfy no guard may be left out: every state in between just skips them."""
+    skipping = {
+        one.source for one in cea.transitions if one.guard == TRUE and not one.label and one.source == one.target
+    }
+    others = {one.source for one in cea.transitions if one.source != cea.initial}
+    has_other_true = any(one.guard == TRUE and (one.label or one.source != one.target) for one in cea.transitions)
+    return others <= skipping and not has_other_true
+
+
+class _Output:
+    """Buffers that the kernel writes matches to."""
+
+    def __init__(self, chunk: int, n_values: int | None = None) -> None:
+        self.start = np.zeros(chunk, np.int64)
+        self.end = np.zeros(chunk, np.int64)
+        self.key = np.zeros(chunk, np.int64)
+        self.offset = np.zeros(chunk + 1, np.int64)
+        self.row = np.zeros(n_values or 4 * chunk, np.int64)
+        self.label = np.zeros(n_values or 4 * chunk, np.int32)
+
+
+class _Scratch:
+    """What the kernel needs while it works; its enumeration is resumed from here when output was full."""
+
+    def __init__(self, n_states: int, depth: int = 256) -> None:
+        self.touched_state = np.zeros(n_states + 1, np.int32)
+        self.touched_node = np.zeros(n_states + 1, np.int32)
+        self.touched_length = np.zeros(n_states + 1, np.int32)
+        self.touched_list = np.zeros((n_states + 1, kernel.LIST_CAPACITY), np.int32)
+        room = depth + n_states * kernel.LIST_CAPACITY
+        self.stack_node = np.zeros(room, np.int32)
+        self.stack_depth = np.zeros(room, np.int32)
+        self.path_row = np.zeros(depth, np.int64)
+        self.path_label = np.zeros(depth, np.int32)
+
+    def for_states(self, n_states: int) -> _Scratch:
+        if n_states < len(self.touched_state):
+            return self
+        return self._resized(n_states, len(self.path_row))
+
+    def deeper(self) -> _Scratch:
+        return self._resized(len(self.touched_state) - 1, 2 * len(self.path_row))
+
+    def _resized(self, n_states: int, depth: int) -> _Scratch:
+        larger = _Scratch(n_states, depth)
+        for name in ("stack_node", "stack_depth", "path_row", "path_label"):
+            old = getattr(self, name)
+            getattr(larger, name)[: len(old)] = old
+        return larger

@@ -1,0 +1,241 @@
+"""Feeds batches of events to the recognizer and remembers what comes between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ceql.automaton.lazy import DEFAULT_CAPACITY
+from ceql.engine import batch as batches
+from ceql.engine import snapshot as snapshots
+from ceql.engine.bound import Bound
+from ceql.engine.matches import SHAPES, Matches, Shape
+from ceql.engine.recognizer import DEFAULT_CHUNK
+from ceql.errors import DataError, QueryError
+from ceql.query import Query, compile
+from ceql.syntax import plan
+from ceql.syntax.parser import parse
+from ceql.version import __version__
+
+IntArray = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What a session has done and holds."""
+
+    events: int
+    matches: int
+    dropped: int
+    live_nodes: int
+    state_bytes: int
+    memo_size: int
+
+
+class Session:
+    """Recognises matches over batches of one stream, in the order in which they are fed.
+
+    Any cutting of the stream into batches gives the same matches. What a session finds is read
+    from the `Matches` that `feed` returns; those not read to the end when the next batch is fed are
+    passed over. If anything goes wrong in a batch, the session is as it was before it.
+    """
+
+    def __init__(
+        self,
+        query: Query | str,
+        *,
+        shape: Shape = "matches",
+        type_column: str | None = "type",
+        time_column: str | None = None,
+        order_by: Sequence[str] = (),
+        sort: bool = False,
+        max_state_bytes: int | None = None,
+        memo_capacity: int = DEFAULT_CAPACITY,
+        chunk_size: int = DEFAULT_CHUNK,
+    ) -> None:
+        if shape not in SHAPES:
+            raise ValueError(f"unknown shape {shape!r}: choose one of {', '.join(SHAPES)}")
+        self._given = query
+        self.shape: Shape = shape
+        self.type_column = type_column
+        self.time_column = time_column
+        self.order_by = tuple(order_by)
+        self.sort = sort
+        self.options = {"max_state_bytes": max_state_bytes, "capacity": memo_capacity, "chunk": chunk_size}
+        self.collects_always = False
+        self._bound: Bound | None = None
+        self._unread: Iterator[Any] | None = None
+        self._is_read = True
+
+    @property
+    def query(self) -> Query | None:
+        """The query, bound to the events' schema by the first batch."""
+        return self._bound.query if self._bound is not None else None
+
+    @property
+    def stats(self) -> Stats:
+        """Counters, and the size of what is held between batches."""
+        if self._bound is None:
+            return Stats(0, 0, 0, 0, 0, 0)
+        state = self._bound.recognizer.state
+        held = self._bound.history.n_bytes if self._bound.history is not None else 0
+        return Stats(
+            state.n_events,
+            state.n_matches,
+            state.n_dropped,
+            state.n_nodes,
+            state.n_bytes + held,
+            self._bound.recognizer.memo.size,
+        )
+
+    def feed(self, events: object) -> Matches:
+        """Return the matches that some more events complete, to be read lazily.
+
+        `events` is whatever `ceql.match` takes: one table of events, or a dict of them by stream.
+        """
+        self._finish()
+        schema, parts, streams = self._parts(events)
+        bound = self._bound or self._bind(schema)
+        bound.check_schema(schema)
+        started = iter([self._recognise(bound, parts, streams)])
+
+        def start() -> Iterator[tuple[int, Callable[[], pa.RecordBatch]]]:
+            running = next(started, None)
+            if running is None:
+                raise DataError("these matches have been read already, and their events are gone")
+            self._unread = running
+            yield from running
+            self._unread = None
+
+        self._unread = _Pending(start)
+        return Matches(bound.schema, bound.query.plan, start)
+
+    def snapshot(self) -> bytes:
+        """Return all that the session must remember, as bytes that `restore` takes, in any process."""
+        self._finish()
+        if self._bound is None:
+            return snapshots.write(self._identity(), {"is_bound": False})
+        content = {"is_bound": True, **self._bound.content()}
+        return snapshots.write(self._identity(), content)
+
+    @classmethod
+    def restore(cls, query: Query | str, snapshot: bytes, **options: Any) -> Session:
+        """Return a session that goes on where the one that made the snapshot was.
+
+        `options` are those of the constructor, and must be the same; a snapshot of another query,
+        shape or release is refused.
+        """
+        session = cls(query, **options)
+        content = snapshots.read(session._identity(), snapshot)
+        if content["is_bound"]:
+            schema = content["events"].schema
+            session._bound = session._bind(schema)
+            session._bound.take(content)
+        return session
+
+    def _identity(self) -> str:
+        text = self._given if isinstance(self._given, str) else self._given.text
+        return snapshots.fingerprint(
+            __version__, parse(text), self.shape, self.type_column, self.time_column, self.order_by
+        )
+
+    def _finish(self) -> None:
+        """Run to the end of the last batch, passing over matches that were not read."""
+        if self._unread is not None:
+            self._is_read = False
+            try:
+                for _ in self._unread:
+                    pass
+            finally:
+                self._is_read, self._unread = True, None
+
+    def _parts(self, events: object) -> tuple[pa.Schema, Iterator[pa.RecordBatch], IntArray | None]:
+        if isinstance(events, Mapping):
+            sources = self._sources(events)
+            order = [self.time_column] if self.time_column is not None else list(self.order_by)
+            table, streams = batches.merged(events, sources, order or self._window_attribute(events))
+            if len(sources) > 1:
+                return table.schema, iter(table.combine_chunks().to_batches() or [_no_rows(table.schema)]), streams
+            return table.schema, iter(table.to_batches()), None
+        schema, parts = batches.read(events, ())
+        if self.sort:
+            order = [self.time_column] if self.time_column is not None else list(self.order_by)
+            table = pa.Table.from_batches(list(parts), schema)
+            table, _ = batches.in_order(table, order or self._window_attribute(schema), np.zeros(len(table), np.int32))
+            parts = iter(table.to_batches())
+        return schema, parts, None
+
+    def _sources(self, events: Mapping[str, object]) -> list[str]:
+        query = self._given if isinstance(self._given, Query) else compile(self._given)
+        return [name.text for name in query.tree.sources]
+
+    def _window_attribute(self, events: object) -> list[str]:
+        query = self._compiled(events)
+        return [query.plan.window.attribute] if isinstance(query.plan.window, plan.AttributeWindow) else []
+
+    def _compiled(self, events: object) -> Query:
+        """Return the query bound to the types that the events really have."""
+        text = self._given if isinstance(self._given, str) else self._given.text
+        time_column, order_by = self.time_column, self.order_by
+        if isinstance(self._given, Query):
+            time_column = time_column or self._given.time_column
+            order_by = order_by or self._given.order_by
+        try:
+            return compile(text, events, time_column=time_column, order_by=order_by)
+        except QueryError as error:
+            if isinstance(self._given, Query) and not self._given.schema.is_unknown:
+                raise DataError(f"the events do not fit the query: {error.message}", error.hint) from error
+            raise
+
+    def _bind(self, schema: pa.Schema) -> Bound:
+        sources = self._sources({})
+        described = schema if len(sources) == 1 else dict.fromkeys(sources, schema)
+        return Bound(
+            self._compiled(described),
+            schema,
+            shape=self.shape,
+            type_column=self.type_column,
+            collects_always=self.collects_always,
+            **self.options,
+        )
+
+    def _recognise(
+        self, bound: Bound, parts: Iterator[pa.RecordBatch], streams: IntArray | None
+    ) -> Iterator[tuple[int, Callable[[], pa.RecordBatch]]]:
+        before = bound.copy_state()
+        self._bound = bound
+        try:
+            done = 0
+            for part in parts:
+                own_streams = None if streams is None else streams[done : done + len(part)]
+                done += len(part)
+                for chunk in bound.run(part, own_streams, lambda: self._is_read):
+                    yield len(chunk), partial(bound.build, chunk)
+                bound.forget()
+        except GeneratorExit:
+            raise
+        except BaseException:
+            bound.restore_state(before)
+            raise
+
+
+class _Pending:
+    """A batch whose matches nobody has begun to read: it still has to be run."""
+
+    def __init__(self, start: Callable[[], Iterator[Any]]) -> None:
+        self._start = start
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._start()
+
+    def __next__(self) -> Any:
+        raise StopIteration
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], schema)

@@ -1,0 +1,112 @@
+"""The run state: all that changes while events go by, and the only thing that is ever stored.
+
+Lists of the active states, the arena, the lists of other partition keys, clock and counters,
+as flat arrays. `copy` is cheap, because it is linear in what is alive, so a batch that fails is
+undone by going back to the copy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from ceql.engine.kernel import KEY, LIST_CAPACITY, N_CONTROL, N_NODES, N_POOL
+
+IntArray = np.ndarray[Any, np.dtype[Any]]
+
+MIN_NODES = 1 << 14
+"""Nodes that the arena starts with; collection is amortised over at least so many."""
+
+
+@dataclass
+class RunState:
+    """Arrays with room to grow; `control` says how much of each is in use."""
+
+    control: IntArray = field(default_factory=lambda: _control())
+    active: IntArray = field(default_factory=lambda: np.zeros(1, np.uint64))
+    list_nodes: IntArray = field(default_factory=lambda: np.zeros((8, LIST_CAPACITY), np.int32))
+    list_length: IntArray = field(default_factory=lambda: np.zeros(8, np.int32))
+    list_merged: IntArray = field(default_factory=lambda: np.full(8, -1, np.int32))
+    kind: IntArray = field(default_factory=lambda: np.zeros(MIN_NODES, np.int32))
+    link: IntArray = field(default_factory=lambda: np.zeros(MIN_NODES, np.int32))
+    data: IntArray = field(default_factory=lambda: np.zeros(MIN_NODES, np.int64))
+    start: IntArray = field(default_factory=lambda: np.zeros(MIN_NODES, np.int64))
+    key_from: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    key_length: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    key_room: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    key_epoch: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    key_active: IntArray = field(default_factory=lambda: np.zeros((0, 1), np.uint64))
+    pool: IntArray = field(default_factory=lambda: np.zeros(0, np.int32))
+    key_events: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    n_events: int = 0
+    n_matches: int = 0
+    n_dropped: int = 0
+    last_time: Any = None
+
+    def copy(self) -> RunState:
+        """Return an independent copy."""
+        copied = RunState()
+        for part in fields(self):
+            value = getattr(self, part.name)
+            setattr(copied, part.name, value.copy() if isinstance(value, np.ndarray) else value)
+        return copied
+
+    @property
+    def n_nodes(self) -> int:
+        """Nodes in the arena, dead ones not yet collected included."""
+        return int(self.control[N_NODES])
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes that all arrays take."""
+        return sum(part.nbytes for part in vars(self).values() if isinstance(part, np.ndarray))
+
+    def make_room_for_states(self, n_states: int, n_words: int) -> None:
+        """Lengthen what has one entry per determinized state."""
+        if n_states > len(self.list_length):
+            self.list_nodes = _grown(self.list_nodes, n_states)
+            self.list_length = _grown(self.list_length, n_states)
+            self.list_merged = _grown(self.list_merged, n_states)
+        if n_words > len(self.active):
+            self.active = _grown(self.active, n_words)
+            wider = np.zeros((len(self.key_active), n_words), np.uint64)
+            wider[:, : self.key_active.shape[1]] = self.key_active
+            self.key_active = wider
+
+    def make_room_for_keys(self, n_keys: int) -> None:
+        """Lengthen what has one entry per partition key."""
+        if n_keys > len(self.key_from):
+            room = max(n_keys, 2 * len(self.key_from), 64)
+            for name in ("key_from", "key_length", "key_room", "key_epoch", "key_active", "key_events"):
+                setattr(self, name, _grown(getattr(self, name), room))
+            if len(self.pool) == 0:
+                self.pool = np.zeros(1024, np.int32)
+
+    def make_room_for_nodes(self, n_nodes: int) -> None:
+        """Lengthen the arena."""
+        for name in ("kind", "link", "data", "start"):
+            setattr(self, name, _grown(getattr(self, name), n_nodes))
+
+    def make_room_in_pool(self, length: int) -> None:
+        """Lengthen the lists of other keys."""
+        if length > len(self.pool):
+            self.pool = _grown(self.pool, length)
+
+    @property
+    def pool_length(self) -> int:
+        """Entries of the pool in use."""
+        return int(self.control[N_POOL])
+
+
+def _control() -> IntArray:
+    control = np.zeros(N_CONTROL, np.int64)
+    control[KEY] = -1
+    return control
+
+
+def _grown(array: IntArray, length: int) -> IntArray:
+    grown = np.zeros((length, *array.shape[1:]), array.dtype)
+    grown[: len(array)] = array
+    return grown
