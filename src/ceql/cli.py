@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.json
-import pyarrow.parquet
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import ceql
-from ceql.errors import CeqlError
+from ceql.backends.files import EventFile, read_events, write_rows
+from ceql.datasets import stocks
+from ceql.errors import CeqlError, DataError, QueryError
+
+WRONG_QUERY, WRONG_DATA = 1, 3
+"""Exit codes; 2 is for wrong use of the command line."""
 
 app = typer.Typer(
     name="ceql",
@@ -98,6 +104,114 @@ def explain(
     typer.echo(_compiled(file, schema, time_column).explain(stage.value, format=format.value))
 
 
+class Shape(StrEnum):
+    """What a row of the result is."""
+
+    matches = "matches"
+    events = "events"
+    positions = "positions"
+
+
+class Engine(StrEnum):
+    """What runs a query."""
+
+    local = "local"
+
+
+@app.command()
+def run(  # noqa: PLR0917
+    file: QueryFile,
+    input: Annotated[Path, typer.Option("--input", "-i", help="File of events: Parquet, Arrow, CSV or JSON lines.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File for the matches; the suffix gives the format.")],
+    engine: Annotated[Engine, typer.Option(help="What runs the query.")] = Engine.local,
+    type_column: Annotated[
+        str, typer.Option(help="Column with each event's type; empty if every event has its stream's name as type.")
+    ] = "type",
+    time_column: TimeColumn = None,
+    order_by: Annotated[str, typer.Option(help="Further columns that order the events, separated by commas.")] = "",
+    shape: Annotated[Shape, typer.Option(help="A row per match or per matched event, or row numbers.")] = Shape.matches,
+    sort: Annotated[bool, typer.Option("--sort", help="Sort the events by time first.")] = False,  # noqa: FBT002
+) -> None:
+    """Find the matches of a query in a file and write them to another.
+
+    Examples:
+        ceql run fraud.ceql --input trades.parquet --output fraud.parquet
+
+        ceql run fraud.ceql -i trades.csv -o fraud.jsonl --type-column kind --time-column at
+    """
+    text = _read_query(file)
+    began = time.perf_counter()
+    try:
+        events = read_events(input)
+        with _progress(events) as show:
+            matches = ceql.match(
+                text,
+                events.reader(show),
+                type_column=type_column or None,
+                time_column=time_column,
+                order_by=[name for name in order_by.split(",") if name],
+                shape=shape.value,
+                sort=sort,
+            )
+            n_matches = _write(matches, output)
+    except QueryError as error:
+        _fail(f"{file}: {error}")
+    except CeqlError as error:
+        _fail(f"{input}: {error}", WRONG_DATA)
+    except OSError as error:
+        _fail(f"cannot write {output}: {error.strerror or error}", WRONG_DATA)
+    seconds = time.perf_counter() - began
+    rate = f"{events.n_read / seconds:,.0f} events/s"
+    typer.echo(f"{events.n_read:,} events, {n_matches:,} matches, {seconds:.2f} s, {rate}", err=True)
+
+
+def _write(matches: ceql.Matches, output: Path) -> int:
+    """Write matches to a file; return how many there were."""
+    n_matches = 0
+    with write_rows(output, matches.schema) as writer:
+        for n_in_batch, make in matches.start():
+            writer.write_batch(make())
+            n_matches += n_in_batch
+    return n_matches
+
+
+@contextmanager
+def _progress(events: EventFile) -> Iterator[Callable[[int], None]]:
+    """Show a bar on a terminal while events are read, and nothing anywhere else."""
+    columns = (TextColumn("{task.completed:,} events"), BarColumn(), TimeElapsedColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("events", total=events.n_rows)
+        yield lambda n_rows: progress.advance(task, n_rows)
+
+
+class Dataset(StrEnum):
+    """A synthetic stream."""
+
+    stocks = "stocks"
+
+
+@app.command()
+def generate(
+    dataset: Annotated[Dataset, typer.Argument(help="What the events are like.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write; the suffix gives the format.")],
+    events: Annotated[int, typer.Option(min=0, help="How many events.")] = 1_000_000,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same events.")] = 0,
+) -> None:
+    """Write a synthetic stream of events.
+
+    Examples:
+        ceql generate stocks --events 1000000 --out stocks.parquet
+    """
+    try:
+        with write_rows(out, stocks.SCHEMA) as writer:
+            for batch in stocks.stocks(events, seed):
+                writer.write_batch(batch)
+    except (CeqlError, OSError) as error:
+        _fail(f"cannot write {out}: {error}", WRONG_DATA)
+    typer.echo(f"{events:,} {dataset.value} events in {out}", err=True)
+
+
 def _compiled(file: Path, schema: Path | None, time_column: str | None) -> ceql.Query:
     text = _read_query(file)
     try:
@@ -116,27 +230,13 @@ def _read_query(file: Path) -> str:
         _fail(f"{file}: not UTF-8 at byte {error.start}")
 
 
-_SCHEMA_READERS = {
-    ".parquet": pa.parquet.read_schema,
-    ".arrow": lambda path: pa.ipc.open_file(path).schema,
-    ".feather": lambda path: pa.ipc.open_file(path).schema,
-    ".csv": lambda path: pa.csv.open_csv(path).schema,
-    ".json": lambda path: pa.json.open_json(path).schema,
-    ".jsonl": lambda path: pa.json.open_json(path).schema,
-    ".ndjson": lambda path: pa.json.open_json(path).schema,
-}
-
-
 def _read_schema(path: Path) -> pa.Schema:
-    reader = _SCHEMA_READERS.get(path.suffix.lower())
-    if reader is None:
-        _fail(f"cannot tell the format of {path} by its suffix: use one of {', '.join(_SCHEMA_READERS)}")
     try:
-        return reader(str(path))
-    except (OSError, pa.ArrowInvalid) as error:
-        _fail(f"cannot read the schema of {path}: {error}")
+        return read_events(path).schema
+    except DataError as error:
+        _fail(str(error), WRONG_DATA)
 
 
-def _fail(message: str) -> NoReturn:
+def _fail(message: str, code: int = WRONG_QUERY) -> NoReturn:
     Console(stderr=True, highlight=False, markup=False, soft_wrap=True).print(message)
-    raise typer.Exit(1)
+    raise typer.Exit(code)

@@ -7,28 +7,30 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from ceql.engine.compiled import compiled
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 TABLE_BITS = 10
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def fold(state: Any, classes: Any, table: Any) -> None:
     """Replace each row's set of guards by the one that is left after this column."""
     for i in range(state.shape[0]):
         state[i] = table[state[i], classes[i]]
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def fold_codes(state: Any, codes: Any, of_code: Any, table: Any) -> None:
     """Do as `fold`, each row's class being that of its code."""
     for i in range(state.shape[0]):
         state[i] = table[state[i], of_code[codes[i]]]
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def classify_numbers(values: Any, is_valid: Any, cuts: Any) -> Any:
     """Return how many cuts each value has reached; n + 1 for NaN and n + 2 for NULL, n being all cuts."""
     n_cuts = cuts.shape[0]
@@ -100,7 +102,7 @@ def _load_word(_context: Any, array: Any, _index: Any) -> Any:
     return types.uint64(array, types.int64), generate
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _classify_strings(
     starts: Any, characters: Any, bits: Any, first_bit: Any, offsets: Any, constants: Any, first: Any, following: Any
 ) -> Any:
@@ -139,7 +141,7 @@ def _classify_strings(
     return classes
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def gather(symbols: Any, first_row: Any, times: Any, is_timed: Any, slots: Any, may_drop: Any) -> Any:
     """Return symbol, row, measure and key slot of the events that the kernel has to see.
 

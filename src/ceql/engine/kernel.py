@@ -29,7 +29,8 @@ Nodes (the paper's tECS) are numbered from 0; children have lower numbers than p
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from ceql.engine.compiled import compiled
 
 UNION, BOTTOM = -1, -2
 """Kinds of nodes; an output node has its label's number, 0 or more, instead."""
@@ -61,7 +62,7 @@ for _bit in range(64):
     _BIT_OF[int((np.uint64((int(_DE_BRUIJN) << _bit) & (2**64 - 1))) >> np.uint64(58))] = _bit
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def advance(
     control,
     size,
@@ -478,7 +479,7 @@ def advance(
     return DONE
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def collect(
     control,
     size,

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 
+from ceql.engine.compiled import compiled
 from ceql.engine.symbols import stored_numbers
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
@@ -92,7 +92,7 @@ def _power_of_two(least: int) -> int:
     return 1 << (least - 1).bit_length()
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _look_up(codes: Any, is_valid: Any, slots: Any, done: Any, known: Any, n_known: Any, table: Any) -> Any:
     """Fill in slots from row `done` on; stop when a new key finds no room."""
     mask = table.shape[0] - 1
@@ -128,7 +128,7 @@ def _look_up(codes: Any, is_valid: Any, slots: Any, done: Any, known: Any, n_kno
     return codes.shape[0], n_known
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _index(known: Any, n_known: Any, table: Any) -> None:
     """Enter the known keys into an empty table."""
     mask = table.shape[0] - 1
@@ -143,7 +143,7 @@ def _index(known: Any, n_known: Any, table: Any) -> None:
         table[place] = slot
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def count_events(slots: Any, counts: Any, positions: Any) -> None:
     """Write each event's position in its own partition's stream, counting on from `counts`."""
     for i in range(slots.shape[0]):

@@ -1,0 +1,1 @@
+"""Event streams to try queries on."""
