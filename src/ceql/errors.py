@@ -109,10 +109,15 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     >>> did_you_mean("pric", ["name", "price"])
     "did you mean 'price'?"
     """
-    candidates = list(known)
-    by_lower = {candidate.lower(): candidate for candidate in reversed(candidates)}
+    by_lower: dict[str, list[str]] = {}
+    for candidate in known:
+        by_lower.setdefault(candidate.lower(), []).append(candidate)
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
-    return f"did you mean '{by_lower[close[0]]}'?" if close else None
+    if not close:
+        return None
+    # Names that differ in case only: the one nearest to the case that the user wrote.
+    nearest = max(by_lower[close[0]], key=lambda candidate: difflib.SequenceMatcher(None, candidate, name).ratio())
+    return f"did you mean '{nearest}'?"
 
 
 def listing(names: Iterable[str], limit: int = 12) -> str:
@@ -126,11 +131,17 @@ def listing(names: Iterable[str], limit: int = 12) -> str:
 
 
 def _excerpt(text: str, span: Span) -> list[str]:
-    """Return the place line, the source line (cut around the span) and the caret line."""
+    """Return the place line, the source line (cut around the span) and the caret line.
+
+    There is nothing to point at in a blank line, so the place alone has to do.
+    """
     line, column = span.line_and_column(text)
     line_start = span.start - (column - 1)
     line_end = text.find("\n", line_start)
     source = text[line_start : line_end if line_end >= 0 else len(text)].rstrip("\r")
+    place = f"  line {line}, column {column}"
+    if not source.strip():
+        return [place]
 
     first = column - 1
     last = max(first + 1, min(span.end - line_start, len(source)))
@@ -143,7 +154,7 @@ def _excerpt(text: str, span: Span) -> list[str]:
     marked = source[first : min(last, cut_right)]
     shown = _printable(prefix + source[cut_left:cut_right] + suffix)
     caret = " " * _width(before) + "^" * max(1, _width(marked))
-    return [f"  line {line}, column {column}", f"    {shown}".rstrip(), f"    {caret}"]
+    return [place, f"    {shown}".rstrip(), f"    {caret}"]
 
 
 def _printable(text: str) -> str:

@@ -81,7 +81,7 @@ def trim(cea: CEA) -> CEA:
         forward[one.source].append(one.target)
         backward[one.target].append(one.source)
     useful = (_reachable(cea.initial, forward) & _reachable(cea.final, backward)) | {cea.initial, cea.final}
-    return _renumbered(cea, {state: state for state in useful})
+    return cea if len(useful) == cea.n_states else _renumbered(cea, {state: state for state in useful})
 
 
 def merge_equal_states(cea: CEA) -> CEA:
@@ -122,6 +122,8 @@ def merge_equal_states(cea: CEA) -> CEA:
         pending = sorted(
             state for state in changed if merged_into[state] == state and state not in (cea.initial, cea.final)
         )
+    if all(first == state for state, first in enumerate(merged_into)):
+        return cea
     return _renumbered(cea, {state: representative(state) for state in range(cea.n_states)})
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ceql.engine.fold import first_decrease
 from ceql.engine.symbols import stored_numbers, stored_scale
 from ceql.errors import DataError
 from ceql.syntax import plan
@@ -51,13 +52,13 @@ class Measure:
         return values, is_valid
 
     def _check_order(self, present: IntArray, is_valid: IntArray, first_row: int) -> None:
-        rows = np.flatnonzero(is_valid) if len(is_valid) else None
-        backwards = np.flatnonzero(present[1:] < present[:-1])
-        if len(present) and self.last is not None and present[0] < self.last:
-            self._refuse(0 if rows is None else rows[0], self.last, present[0], first_row)
-        if len(backwards):
-            at = int(backwards[0]) + 1
-            self._refuse(at if rows is None else rows[at], present[at - 1], present[at], first_row)
+        if not len(present):
+            return
+        last = present[0] if self.last is None else self.last
+        at = int(first_decrease(present, last))
+        if at >= 0:
+            row = np.flatnonzero(is_valid)[at] if len(is_valid) else at
+            self._refuse(row, last if at == 0 else present[at - 1], present[at], first_row)
 
     def _refuse(self, at: Any, earlier: Any, later: Any, first_row: int) -> None:
         raise DataError(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -19,7 +19,7 @@ from ceql.schema import ANY_STREAM, UNKNOWN_TYPE, Attributes, Kind, Schema, Stre
 from ceql.syntax import ast, plan
 from ceql.syntax.declare import declared_schema
 from ceql.syntax.mistakes import Mistake
-from ceql.syntax.parser import UNITS
+from ceql.syntax.parser import MAX_COUNT, UNBOUNDED_HINT, UNITS
 from ceql.syntax.typecheck import bind_condition
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ MAX_ALTERNATIVES = 1000
 
 MAX_ATOMS = 2_000_000
 """Most events that a pattern may name, copies made for ORs included."""
+
+_ALTERNATIVES_HINT = "write x[p OR q] instead of x[p] OR x[q] where each event may satisfy either"
 
 MANY = 2
 """Stands for "two or more" in counts, which stop there."""
@@ -60,7 +62,7 @@ def bind(
     window = _window(query, scope, time_column)
     variables = _variables(query, scope, holdings)
     attributes = scope.attributes_of(scope.pattern_types)
-    _check_columns(query, variables)
+    _check_columns(query, variables, scope.names)
     return plan.Plan(
         formula=formula,
         strategy=query.select.strategy,
@@ -151,6 +153,24 @@ def _atom_key(atom: ast.Atom) -> tuple[str | None, str]:
     return (None if atom.stream is None else atom.stream.text), atom.event_type.text
 
 
+class _Owner(NamedTuple):
+    """Whose attribute is looked for: what an error says of it."""
+
+    lacks: str
+    has: str
+
+    @classmethod
+    def of(cls, variable: str, types: Iterable[EventType]) -> _Owner:
+        """Return a variable as the owner, by its event type where it holds one type only."""
+        names = sorted({event_type for _, event_type in types})
+        if len(names) == 1:
+            return cls(f"event type {names[0]} has no", f"{names[0]} has")
+        return cls(f"'{variable}' ({listing(names)}) has no", f"'{variable}' has")
+
+
+_PATTERN = _Owner("no event type in the pattern has an", "they have")
+
+
 class _Scope:
     """The streams in FROM and the names in the pattern: what identifiers may refer to."""
 
@@ -180,7 +200,10 @@ class _Scope:
         if not found:
             known = [known for types in declared.values() for known in types or ()]
             hint = did_you_mean(event_type, known) or f"event types are {listing(known)}"
-            raise Mistake(f"unknown event type '{event_type}'", atom.event_type.span, hint)
+            message = f"unknown event type '{event_type}'"
+            if atom.stream is not None:
+                message = f"stream '{atom.stream.text}' has no event type '{event_type}'"
+            raise Mistake(message, atom.event_type.span, hint)
         return found
 
     def ordered(self, types: Iterable[EventType]) -> Iterator[tuple[str, Attributes]]:
@@ -199,7 +222,7 @@ class _Scope:
                 merged[name] = data_type if name not in merged else _common_type(merged[name], data_type)
         return merged
 
-    def type_of_attribute(self, name: ast.Name, types: frozenset[EventType], owner: str) -> pa.DataType:
+    def type_of_attribute(self, name: ast.Name, types: frozenset[EventType], owner: _Owner) -> pa.DataType:
         """Return an attribute's type on events of some types, or raise if no event in the pattern has it."""
         if self.is_unknown:
             return UNKNOWN_TYPE
@@ -207,10 +230,9 @@ class _Scope:
         available = own if name.text in own else self.attributes_of(self.pattern_types)
         if name.text not in available:
             hint = did_you_mean(name.text, own or available)
-            has = f"{owner} has: {listing(own)}" if own else None
-            raise Mistake(
-                f"{owner} has no attribute '{name.text}'", name.span, " ".join(filter(None, (hint, has))) or None
-            )
+            has = f"{owner.has}: {listing(own)}" if own else None
+            message = f"{owner.lacks} attribute '{name.text}'"
+            raise Mistake(message, name.span, " ".join(filter(None, (hint, has))) or None)
         self.check_one_type(name.text, types, name.span)
         return available[name.text]
 
@@ -326,7 +348,7 @@ class _FormulaBinder:
     def _project(self, node: ast.Project) -> tuple[plan.Formula, _Holdings]:
         formula, held = self.bind(node.formula)
         for name in node.variables:
-            self._check_bound(name, held, "PROJECT")
+            self._check_bound(name, held, node.formula, "PROJECT")
         kept = frozenset(name.text for name in node.variables)
         variables = {name: holding for name, holding in held.variables.items() if name in kept}
         at_least, at_most = _count(formula, kept)
@@ -335,24 +357,27 @@ class _FormulaBinder:
 
     def _filter(self, node: ast.Filter) -> tuple[plan.Formula, _Holdings]:
         formula, held = self.bind(node.formula)
-        alternatives = self._alternatives(node.condition, held)
+        alternatives = self._alternatives(node.condition, held, node.formula)
         n_atoms = held.n_atoms * len(alternatives)
         if n_atoms > MAX_ATOMS:
-            raise Mistake(f"the pattern grows to {n_atoms} events, more than {MAX_ATOMS}", node.condition.span)
+            message = f"the pattern grows to {n_atoms} events, more than {MAX_ATOMS}"
+            raise Mistake(message, node.condition.span, _ALTERNATIVES_HINT)
         held = _Holdings(held.variables, held.marked, n_atoms)
         filtered = tuple(plan.Filter(formula, alternative) for alternative in alternatives)
         return (filtered[0] if len(filtered) == 1 else plan.Or(filtered)), held
 
-    def _alternatives(self, node: ast.Condition, held: _Holdings) -> list[tuple[tuple[str, plan.Predicate], ...]]:
+    def _alternatives(
+        self, node: ast.Condition, held: _Holdings, filtered: ast.Formula
+    ) -> list[tuple[tuple[str, plan.Predicate], ...]]:
         """Return the conditions as alternatives of conjunctions, each conjunct a variable's predicate."""
         match node:
             case ast.VariableCondition():
-                return [((node.variable.text, self._variable_condition(node, held)),)]
+                return [((node.variable.text, self._variable_condition(node, held, filtered)),)]
             case ast.AnyCondition():
-                parts = [self._alternatives(part, held) for part in node.parts]
+                parts = [self._alternatives(part, held, filtered) for part in node.parts]
                 return _joined_where_one_event([alternative for part in parts for alternative in part], held)
             case ast.AllConditions():
-                parts = [self._alternatives(part, held) for part in node.parts]
+                parts = [self._alternatives(part, held, filtered) for part in node.parts]
                 total = 1
                 for part in parts:
                     total *= len(part)
@@ -360,15 +385,16 @@ class _FormulaBinder:
                         raise Mistake(
                             f"the conditions expand to more than {MAX_ALTERNATIVES} alternatives",
                             node.span,
-                            "write x[p OR q] instead of x[p] OR x[q] where one event is meant",
+                            _ALTERNATIVES_HINT,
                         )
                 return [tuple(pair for part in chosen for pair in part) for chosen in product(*parts)]
         raise AssertionError(f"no rule for {type(node).__name__}")
 
-    def _variable_condition(self, node: ast.VariableCondition, held: _Holdings) -> plan.Predicate:
-        holding = self._check_bound(node.variable, held, "FILTER")
-        owners = sorted({event_type for _, event_type in holding.types})
-        owner = f"event type {owners[0]}" if len(owners) == 1 else f"'{node.variable.text}' ({listing(owners)})"
+    def _variable_condition(
+        self, node: ast.VariableCondition, held: _Holdings, filtered: ast.Formula
+    ) -> plan.Predicate:
+        holding = self._check_bound(node.variable, held, filtered, "FILTER")
+        owner = _Owner.of(node.variable.text, holding.types)
 
         def kind_of_attribute(attribute: ast.Attribute) -> Kind:
             if attribute.variable is not None and attribute.variable.text != node.variable.text:
@@ -381,19 +407,26 @@ class _FormulaBinder:
 
         return bind_condition(node.predicate, kind_of_attribute)
 
-    def _check_bound(self, name: ast.Name, held: _Holdings, clause: str) -> _Holding:
+    def _check_bound(self, name: ast.Name, held: _Holdings, covered: ast.Formula, clause: str) -> _Holding:
         if name.text in held.variables:
             return held.variables[name.text]
         names = self.scope.names
         introduced = names.introduced(name.text)
         if introduced is None:
             raise _unknown_variable(name, names.known)
+        if covered.span.start <= introduced.span.start < covered.span.end:
+            raise _dropped_variable(name, introduced, clause)
         raise Mistake(
             f"{clause} names '{name.text}', which the formula to its left cannot bind",
             name.span,
-            f"it covers {listing(held.variables)}; move {clause} to where '{name.text}' is bound, or select it there",
+            f"it binds {listing(held.variables)}; move {clause} after the part that binds '{name.text}'",
             introduced.span,
         )
+
+
+def _dropped_variable(name: ast.Name, introduced: ast.Name, clause: str) -> Mistake:
+    hint = f"list '{name.text}' in PROJECT" + (", or put FILTER before it" if clause == "FILTER" else "")
+    return Mistake(f"{clause} names '{name.text}', which PROJECT has dropped", name.span, hint, introduced.span)
 
 
 def _unknown_variable(name: ast.Name, known: Iterable[str]) -> Mistake:
@@ -488,9 +521,10 @@ def _check_partition(query: ast.Query, scope: _Scope) -> None:
         if name.text in seen:
             raise Mistake(f"PARTITION BY names '{name.text}' twice", name.span)
         seen.add(name.text)
-        data_type = scope.type_of_attribute(name, scope.pattern_types, "no event type in the pattern")
+        data_type = scope.type_of_attribute(name, scope.pattern_types, _PATTERN)
         if kind_of(data_type) is Kind.OTHER:
-            raise Mistake(f"cannot partition by '{name.text}' of type {data_type}", name.span, "use plain values")
+            message = f"PARTITION BY cannot compare '{name.text}': it is of type {data_type}"
+            raise Mistake(message, name.span, "use a boolean, number, string, timestamp or date")
 
 
 def _window(
@@ -514,24 +548,28 @@ def _window(
 
 def _window_kind(attribute: ast.Name, scope: _Scope) -> Kind:
     """Return the kind of a window's attribute, which every type in the pattern must have, with an order."""
-    data_type = scope.type_of_attribute(attribute, scope.pattern_types, "no event type in the pattern")
+    data_type = scope.type_of_attribute(attribute, scope.pattern_types, _PATTERN)
     for event_type, attributes in scope.ordered(scope.pattern_types):
         if not scope.is_unknown and attribute.text not in attributes:
             message = f"event type {event_type} has no attribute '{attribute.text}', which WITHIN measures"
             raise Mistake(message, attribute.span, f"{event_type} has: {listing(attributes)}")
     kind = kind_of(data_type)
     if not (kind.is_numeric or kind.is_time or kind is Kind.UNKNOWN):
-        message = f"WITHIN cannot measure '{attribute.text}': {kind.value}s have no distance"
+        shown = data_type if kind is Kind.OTHER else kind.value
+        message = f"WITHIN cannot measure '{attribute.text}': it is of type {shown}"
         raise Mistake(message, attribute.span, "use a number, timestamp or date")
     return kind
 
 
 def _duration_window(window: ast.DurationWindow, scope: _Scope, time_column: str | None) -> plan.AttributeWindow | None:
     nanoseconds = sum(Decimal(amount) * UNITS[unit.removesuffix("s")] for amount, unit in window.parts)
+    if nanoseconds > MAX_COUNT:
+        raise Mistake("the window is longer than 292 years", window.span, UNBOUNDED_HINT)
     attribute = window.attribute or _time_attribute(window, scope, time_column, nanoseconds)
     kind = _window_kind(attribute, scope)
     if not (kind.is_time or kind is Kind.UNKNOWN):
-        raise _not_a_time(attribute.text, kind, nanoseconds, window, attribute.span)
+        message = f"a duration needs a timestamp or date, but '{attribute.text}' is of type {kind.value}"
+        raise Mistake(message, attribute.span, _as_number(attribute.text, nanoseconds))
     return plan.AttributeWindow(attribute.text, kind, int(nanoseconds))
 
 
@@ -539,33 +577,32 @@ def _time_attribute(
     window: ast.DurationWindow, scope: _Scope, time_column: str | None, nanoseconds: int | Decimal
 ) -> ast.Name:
     """Return the attribute that a duration measures where the query names none."""
+    attributes = scope.attributes_of(scope.pattern_types)
     if time_column is not None:
+        if not scope.is_unknown and time_column not in attributes:
+            hint = did_you_mean(time_column, attributes) or f"they have: {listing(attributes)}"
+            raise Mistake(f"the events in the pattern have no time column '{time_column}'", window.span, hint)
         return ast.Name(time_column, span=window.span)
     if scope.is_unknown:
         return ast.Name("time", span=window.span)
-    attributes = scope.attributes_of(scope.pattern_types)
     times = [name for name, data_type in attributes.items() if kind_of(data_type).is_time]
     if len(times) == 1:
         return ast.Name(times[0], span=window.span)
     if times:
-        message = f"WITHIN needs one timestamp, but there are several: {listing(times)}"
+        message = f"a duration needs one timestamp or date, but there are several: {listing(times)}"
         raise Mistake(message, window.span, f"name it: {window} [{ast.quoted_name(times[0])}]")
     integers = [name for name, data_type in attributes.items() if kind_of(data_type) is Kind.INTEGER]
     likely = [name for name in integers if any(word in name.lower() for word in ("time", "ts", "date"))] or integers
-    if likely:
-        raise _not_a_time(likely[0], Kind.INTEGER, nanoseconds, window, window.span)
-    raise Mistake(f"{window} needs a timestamp or date, and the events have none", window.span, "write WITHIN n EVENTS")
+    hint = _as_number(likely[0], nanoseconds) if likely else "count events instead: WITHIN n EVENTS"
+    raise Mistake("a duration needs a timestamp or date, and the events have none", window.span, hint)
 
 
-def _not_a_time(
-    attribute: str, kind: Kind, nanoseconds: int | Decimal, window: ast.DurationWindow, span: Span
-) -> Mistake:
-    milliseconds = int(nanoseconds) // UNITS["millisecond"]
-    return Mistake(
-        f"{window} needs a timestamp or date, but '{attribute}' is of type {kind.value}",
-        span,
-        f"write WITHIN {milliseconds} [{ast.quoted_name(attribute)}] if it counts milliseconds",
-    )
+def _as_number(attribute: str, nanoseconds: int | Decimal) -> str:
+    """Return the hint to write a duration as a number, in the coarsest usual unit that loses nothing."""
+    units = ("millisecond", "microsecond", "nanosecond")
+    unit = next((unit for unit in units if nanoseconds % UNITS[unit] == 0), "nanosecond")
+    window = f"WITHIN {int(nanoseconds) // UNITS[unit]} [{ast.quoted_name(attribute)}]"
+    return f"write {window} if '{attribute}' counts {unit}s"
 
 
 def _variables(query: ast.Query, scope: _Scope, held: _Holdings) -> tuple[plan.Variable, ...]:
@@ -576,14 +613,16 @@ def _variables(query: ast.Query, scope: _Scope, held: _Holdings) -> tuple[plan.V
     for item in query.select.selected:
         name = item.variable.text
         if name not in held.variables:
+            introduced = scope.names.introduced(name)
+            if introduced is not None:
+                raise _dropped_variable(item.variable, introduced, "SELECT")
             raise _unknown_variable(item.variable, held.variables)
         holding = held.variables[name]
         if item.attributes is None:
             selected.append(_variable(name, holding, scope, item.span))
         else:
-            shown = tuple(
-                (part.text, scope.type_of_attribute(part, holding.types, f"'{name}'")) for part in item.attributes
-            )
+            owner = _Owner.of(name, holding.types)
+            shown = tuple((part.text, scope.type_of_attribute(part, holding.types, owner)) for part in item.attributes)
             selected.append(plan.Variable(name, _multiplicity(holding), shown))
     return tuple(selected)
 
@@ -602,26 +641,32 @@ def _variable(name: str, holding: _Holding, scope: _Scope, span: Span) -> plan.V
     return plan.Variable(name, _multiplicity(holding), tuple(attributes.items()))
 
 
-def _check_columns(query: ast.Query, variables: tuple[plan.Variable, ...]) -> None:
+def _check_columns(query: ast.Query, variables: tuple[plan.Variable, ...], names: _Names) -> None:
     """Refuse results whose column names differ at most in case: Spark and Parquet cannot hold them."""
-    spans: dict[str, Span] = {item.variable.text: item.span for item in query.select.selected or ()}
-    taken = {plan.MATCH_START: "the column of that name", plan.MATCH_END: "the column of that name"}
+    taken = dict.fromkeys((plan.MATCH_START, plan.MATCH_END), "a column that every result has")
     for name in query.partition_by:
-        _take(taken, name.text, f"the partition attribute '{name.text}'", name.span)
-    for variable in variables:
-        span = spans.get(variable.name, query.select.span)
-        _take(taken, variable.name, f"the variable '{variable.name}'", span)
-        fields: dict[str, str] = {}
-        for attribute, _ in variable.attributes:
-            _take(fields, attribute, f"the attribute '{attribute}'", span)
+        _take(taken, name, "partition attribute", "rename the attribute")
+    for index, variable in enumerate(variables):
+        item = query.select.selected[index] if query.select.selected is not None else None
+        place = names.introduced(variable.name) if item is None else item.variable
+        name = ast.Name(variable.name, span=query.select.span if place is None else place.span)
+        _take(taken, name, "variable", "rename it with AS, or select it once")
+        if item is not None and item.attributes is not None:
+            fields, hint = item.attributes, "leave one of them out"
+        else:
+            fields = tuple(ast.Name(attribute, span=name.span) for attribute, _ in variable.attributes)
+            hint = f"name the attributes to show: {name}[...]"
+        taken_fields: dict[str, str] = {}
+        for one in fields:
+            _take(taken_fields, one, "attribute", hint)
 
 
-def _take(taken: dict[str, str], name: str, what: str, span: Span) -> None:
-    clash = taken.get(name.lower())
+def _take(taken: dict[str, str], name: ast.Name, what: str, hint: str) -> None:
+    clash = taken.get(name.text.lower())
     if clash is not None:
-        hint = "names must differ in more than case; rename with AS, or select other variables"
-        raise Mistake(f"result column '{name}' is taken by {clash}", span, hint)
-    taken[name.lower()] = what
+        message = f"result column '{name.text}' is taken by {clash}"
+        raise Mistake(message, name.span, f"{hint}; case does not tell columns apart")
+    taken[name.text.lower()] = f"{what} '{name.text}'"
 
 
 def _bounds(

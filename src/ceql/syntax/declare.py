@@ -76,9 +76,11 @@ def _attribute_type(declaration: ast.AttributeDeclaration, columns: Attributes |
         raise Mistake(f"attribute '{name}' is declared, but the events have no such column", declaration.span, hint)
     kind = kind_of(columns[name])
     if kind not in (kind_of(declared), Kind.UNKNOWN):
+        fitting = next((word for word, data_type in TYPES.items() if kind_of(data_type) is kind), None)
         raise Mistake(
-            f"attribute '{name}' is declared as {declaration.type_name.text}, but the column holds {kind.value}s",
+            f"attribute '{name}' is declared as {declaration.type_name.text}, but the column is of type {kind.value}",
             declaration.span,
+            f"declare it as {fitting}" if fitting else None,
         )
     return columns[name]
 
@@ -89,11 +91,12 @@ def _declared_type(declaration: ast.AttributeDeclaration) -> pa.DataType:
         precision, scale = (*declaration.arguments, 0)[:2] if declaration.arguments else DEFAULT_DECIMAL
         if not 1 <= precision <= MAX_PRECISION or scale > precision:
             limit = f"precision goes from 1 to {MAX_PRECISION}, scale up to the precision"
-            raise Mistake(f"decimal({precision}, {scale}) is not a type", declaration.span, limit)
+            message = f"attribute '{declaration.name.text}' cannot be decimal({precision}, {scale})"
+            raise Mistake(message, declaration.span, limit)
         return pa.decimal128(precision, scale)
     if word not in TYPES:
         hint = did_you_mean(word, [*TYPES, "decimal"]) or f"types are {listing([*TYPES, 'decimal'], limit=20)}"
         raise Mistake(f"unknown type '{declaration.type_name.text}'", declaration.type_name.span, hint)
     if declaration.arguments:
-        raise Mistake(f"type {declaration.type_name.text} takes no arguments", declaration.span)
+        raise Mistake(f"type {declaration.type_name.text} takes no arguments", declaration.span, "only decimal does")
     return TYPES[word]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from ceql.errors import QueryError, Span
+from ceql.errors import QueryError, Span, did_you_mean
 from ceql.syntax.ast import RESERVED
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ _CLAUSE_OF_TOKEN = {
     "_LIMIT": "LIMIT",
 }
 _ORDER_HINT = f"the order is {', '.join(CLAUSES)}"
-_PARENTHESES_HINT = "FILTER covers all to its left; put the filtered part in parentheses: (... FILTER ...)"
+_COVERS_HINT = "{word} covers all to its left; put that part in parentheses: (... {word} ...)"
+_CONDITION_HINT = "a condition is a variable with a predicate in brackets: x[...]"
 
 _EXPECTED_WORDS = {
     "NAME": "a name",
@@ -53,9 +54,34 @@ _EXPECTED_WORDS = {
     "COLON_PLUS": "':+'",
     "$END": "the end",
 }
-_CLOSING = ("RPAR", "RSQB")
+_BRACKETS = {"RPAR": "LPAR", "RSQB": "LSQB", "RBRACE": "LBRACE"}
+_CLOSERS = {"LPAR": ")", "LSQB": "]", "LBRACE": "}"}
 _QUOTES = {"'": "string", '"': "string", "`": "quoted name"}
-_CURLY_QUOTES = "\u2018\u2019\u201c\u201d\u00b4"
+_WRITE_INSTEAD = {
+    **dict.fromkeys("\u2018\u2019\u201c\u201d\u00b4", "quote strings with ' and names with `"),
+    **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "write -"),
+    "\u2260": "write !=",
+    "\u2264": "write <=",
+    "\u2265": "write >=",
+    "&": "write AND",
+    "|": "write OR",
+    "!": "write NOT, or != to compare",
+}
+_GOING_ON = ("SEMICOLON", "COLON", "PLUS", "COLON_PLUS", "_AS", "_OR")
+_VALUE_START = {"NAME", "QUOTED_NAME", "NUMBER", "STRING"}
+_GROUPS = (
+    ({"NAME", "NUMBER", "NOT"}, {*_VALUE_START, "LPAR", "TRUE", "FALSE", "NULL", "NOT"}, "a predicate"),
+    ({"NAME", "NUMBER"}, {*_VALUE_START, "LPAR", "TRUE", "FALSE", "NULL"}, "a value"),
+    ({"STRING", "NULL"}, {"NUMBER", "STRING", "TRUE", "FALSE", "NULL"}, "a constant"),
+    (
+        {"COMPARISON"},
+        {"COMPARISON", "MORE", "NOT", "_IN", "_BETWEEN", "LIKE", "RLIKE", "_IS", "PLUS", "STAR", "SLASH", "PERCENT"},
+        "an operator",
+    ),
+    ({"PERCENT"}, {"PLUS", "STAR", "SLASH", "PERCENT"}, "an operator"),
+)
+"""Tokens that, expected together, amount to one thing: (those that tell, those that it stands for, the thing)."""
+
 MAX_EXPECTED = 6
 """Most alternatives that a hint lists; a longer list helps nobody."""
 MAX_SHOWN = 40
@@ -87,16 +113,38 @@ def syntax_mistake(error: UnexpectedInput, before: list[Token], text: str) -> Mi
     assert isinstance(error, UnexpectedToken)
     token = error.token
     if token.type == "$END":
-        last = max(len(text.rstrip()), 1)
-        early = Mistake("the query ends too early", Span(last - 1, last), _expectation(error))
-        return _formula_after_filter(None, before) or early
+        return _early_end(error, before)
     return (
         _open_comment(token, text)
+        or _trailing_semicolon(token, text)
+        or _unmatched_bracket(token, before)
         or _reserved_word(error, token)
         or _misplaced_clause(token, before)
         or _formula_after_filter(token, before)
-        or Mistake(f"unexpected '{_shortened(token)}'", span_of(token), _expectation(error))
+        or _formula_after_project(token, before)
+        or Mistake(f"unexpected '{_shortened(token)}'", span_of(token), _expectation(error, before))
     )
+
+
+def _early_end(error: UnexpectedToken, before: list[Token]) -> Mistake:
+    if not before:
+        return Mistake("the query is empty", Span(0, 0), "a query begins with SELECT or CREATE STREAM")
+    last = before[-1]
+    if last.type == "SEMICOLON":
+        return _nothing_follows(last)
+    return (
+        _formula_after_filter(None, before)
+        or _unclosed_bracket(error, before)
+        or Mistake(f"the query ends too early, after '{_shortened(last)}'", span_of(last), _expectation(error, before))
+    )
+
+
+def _unclosed_bracket(error: UnexpectedToken, before: list[Token]) -> Mistake | None:
+    pending = _open_brackets(before)
+    if not pending or not any(_BRACKETS.get(name) == pending[-1].type for name in _accepted(error)):
+        return None
+    closer = _CLOSERS[pending[-1].type]
+    return Mistake(f"'{pending[-1]}' is not closed", span_of(pending[-1]), f"close it with {closer}")
 
 
 def _stray_character(text: str, position: int) -> Mistake:
@@ -106,13 +154,21 @@ def _stray_character(text: str, position: int) -> Mistake:
         return Mistake("the name between backticks is empty", Span(position, position + 2))
     if character in _QUOTES:
         return Mistake(f"the {_QUOTES[character]} is not closed", here, f"close it with {character}")
-    if text.startswith("/*", position):
-        return Mistake("the comment is not closed", Span(position, position + 2), "close it with */")
     code = f"U+{ord(character):04X}"
     name = unicodedata.name(character, "NUL" if character == "\0" else "a control character")
     shown = f"'{character}' ({code}, {name})" if character.isprintable() else f"{code} ({name})"
-    hint = "quote strings with ' and names with `" if character in _CURLY_QUOTES else None
-    return Mistake(f"stray character {shown}", here, hint)
+    return Mistake(f"stray character {shown}", here, _instead_of(character))
+
+
+def _instead_of(character: str) -> str | None:
+    if character in _WRITE_INSTEAD:
+        return _WRITE_INSTEAD[character]
+    plain = unicodedata.normalize("NFKC", character)
+    if plain != character and plain.isascii() and plain.isprintable():
+        return f"write {plain}"
+    if character.isprintable():
+        return "names with other characters than letters, digits and _ stand between backticks"
+    return "delete it"
 
 
 def _open_comment(token: Token, text: str) -> Mistake | None:
@@ -122,28 +178,69 @@ def _open_comment(token: Token, text: str) -> Mistake | None:
     return None
 
 
+def _trailing_semicolon(token: Token, text: str) -> Mistake | None:
+    is_last = token.type == "SEMICOLON" and not text[span_of(token).end :].strip()
+    return _nothing_follows(token) if is_last else None
+
+
+def _nothing_follows(token: Token) -> Mistake:
+    return Mistake("';' joins two patterns, but nothing follows it", span_of(token), "a query has no ';' at its end")
+
+
+def _open_brackets(before: list[Token]) -> list[Token]:
+    """Return the brackets that are open after some tokens, the innermost last."""
+    pending: list[Token] = []
+    for token in before:
+        if token.type in _CLOSERS:
+            pending.append(token)
+        elif token.type in _BRACKETS and pending:
+            pending.pop()
+    return pending
+
+
+def _unmatched_bracket(token: Token, before: list[Token]) -> Mistake | None:
+    pending = _open_brackets(before)
+    here = span_of(token)
+    if token.type in _BRACKETS and not pending:
+        return Mistake(f"'{token}' closes nothing", here)
+    if token.type in _BRACKETS and pending[-1].type != _BRACKETS[token.type]:
+        hint = f"close it with {_CLOSERS[pending[-1].type]} first"
+        return Mistake(f"'{token}' does not close '{pending[-1]}'", here, hint, span_of(pending[-1]))
+    if token.type == "LSQB" and pending and pending[-1].type == "LSQB":
+        return Mistake("'[' inside [...]", here, "close the first one with ]", span_of(pending[-1]))
+    return None
+
+
 def _reserved_word(error: UnexpectedToken, token: Token) -> Mistake | None:
-    if _accepted(error) <= {"NAME", "QUOTED_NAME", "LPAR"} and token.lower() in RESERVED:
+    """Return the mistake of using a reserved word where a name must stand, or may stand as a value."""
+    accepted = _accepted(error)
+    if token.type == "NOT" and "NAME" in accepted:
+        hint = "write it inside the brackets of a condition: x[NOT ...]"
+        return Mistake(f"'{token}' negates a predicate, not a pattern or a condition", span_of(token), hint)
+    is_value = accepted >= _VALUE_START and token.type not in ("_AND", "_OR")
+    must_be_name = "NAME" in accepted and accepted <= {"NAME", "QUOTED_NAME", "LPAR", "RSQB", "RBRACE"}
+    if token.lower() in RESERVED and (is_value or must_be_name):
         return Mistake(f"'{token}' is a reserved word", span_of(token), f"write `{token}` to use it as a name")
     return None
 
 
 def _misplaced_clause(token: Token, before: list[Token]) -> Mistake | None:
-    passed = [_CLAUSE_OF_TOKEN[earlier.type] for earlier in before if earlier.type in _CLAUSE_OF_TOKEN]
+    here = span_of(token)
+    passed = {_CLAUSE_OF_TOKEN[earlier.type]: earlier for earlier in before if earlier.type in _CLAUSE_OF_TOKEN}
     if token.type in ("_FILTER", "_PROJECT"):
         late = [clause for clause in passed if clause in CLAUSES[3:]]
         word = token.upper()
-        return (
-            Mistake(f"{word} must come before {late[-1]}", span_of(token), f"{word} is part of WHERE") if late else None
-        )
+        return Mistake(f"{word} must come before {late[-1]}", here, f"{word} is part of WHERE") if late else None
+    if token.type == "_CREATE" and passed:
+        return Mistake("CREATE STREAM must come before SELECT", here)
     clause = _CLAUSE_OF_TOKEN.get(token.type)
     if clause is None:
         return None
     if clause in passed:
-        return Mistake(f"{clause} is given twice", span_of(token), _ORDER_HINT)
+        return Mistake(f"{clause} is given twice", here, related=span_of(passed[clause]))
     missing = [needed for needed in CLAUSES[:3] if needed not in passed and needed != clause]
     if missing and CLAUSES.index(missing[0]) < CLAUSES.index(clause):
-        return Mistake(f"{missing[0]} must come before {clause}", span_of(token), _ORDER_HINT)
+        return Mistake(f"{missing[0]} must come before {clause}", here, _ORDER_HINT)
     return None
 
 
@@ -152,14 +249,23 @@ def _formula_after_filter(token: Token | None, before: list[Token]) -> Mistake |
     conditions = _open_conditions(before)
     if conditions is None:
         return None
-    goes_on = token is not None and token.type in ("SEMICOLON", "COLON", "PLUS", "COLON_PLUS", "_AS")
-    if token is not None and goes_on and conditions and conditions[-1].type in _CLOSING:
-        return Mistake(f"'{token}' after FILTER's conditions", span_of(token), _PARENTHESES_HINT)
+    hint = _COVERS_HINT.format(word="FILTER")
+    if token is not None and token.type in _GOING_ON and conditions and conditions[-1].type in _BRACKETS:
+        return Mistake(f"'{token}' after FILTER's conditions", span_of(token), hint)
     last_or = next((earlier for earlier in reversed(conditions) if earlier.type in ("_OR", "_AND")), None)
     if last_or is not None and last_or.type == "_OR" and conditions[-1].type not in ("_OR", "RSQB"):
-        message = "OR after FILTER's conditions adds a condition, not a pattern"
-        return Mistake(message, span_of(last_or), _PARENTHESES_HINT)
+        message = f"'{last_or}' after FILTER's conditions adds a condition, not a pattern"
+        return Mistake(message, span_of(last_or), hint)
     return None
+
+
+def _formula_after_project(token: Token, before: list[Token]) -> Mistake | None:
+    if token.type not in _GOING_ON or not before or before[-1].type != "RSQB":
+        return None
+    opening = next(index for index in reversed(range(len(before))) if before[index].type == "LSQB")
+    if before[opening - 1].type != "_PROJECT":
+        return None
+    return Mistake(f"'{token}' after PROJECT", span_of(token), _COVERS_HINT.format(word="PROJECT"))
 
 
 def _open_conditions(before: list[Token]) -> list[Token] | None:
@@ -184,9 +290,37 @@ def _accepted(error: UnexpectedToken) -> set[str]:
     return set(error.accepts or error.expected or ())
 
 
-def _expectation(error: UnexpectedToken) -> str | None:
-    words = sorted({_EXPECTED_WORDS.get(name, name.lstrip("_")) for name in _accepted(error)})
-    return f"expected {' or '.join(words)}" if 0 < len(words) <= MAX_EXPECTED else None
+def _expectation(error: UnexpectedToken, before: list[Token]) -> str | None:
+    """Return the hint that says what could stand here, or what was probably meant."""
+    accepted = _accepted(error)
+    if accepted == {"LSQB"} and _open_conditions(before) is not None:
+        return _CONDITION_HINT
+    if error.token.type == "DOT" and "LSQB" in accepted and before:
+        return f"write {before[-1]}[...] to show some of its attributes"
+    if error.token.type == "NAME":
+        words = sorted(name.lstrip("_") for name in accepted if name not in _EXPECTED_WORDS)
+        meant = did_you_mean(error.token, words)
+        if meant:
+            return meant
+    if {"SEMICOLON", "COLON"} <= accepted:
+        return "a pattern goes on with ; : OR + :+ AS FILTER PROJECT or the next clause"
+    expected = _expected_words(error)
+    return f"expected {expected}" if expected else None
+
+
+def _expected_words(error: UnexpectedToken) -> str:
+    """Return what could stand here, or nothing where the list would be too long to help."""
+    accepted = _accepted(error)
+    if "NUMBER" in accepted:
+        # A sign may stand before every number, but no one who left the number out meant that.
+        accepted.discard("MINUS")
+    things = []
+    for telling, covered, thing in _GROUPS:
+        if telling <= accepted:
+            accepted -= covered | {"MINUS"}
+            things.append(thing)
+    words = sorted({*things, *(_EXPECTED_WORDS.get(name, name.lstrip("_")) for name in accepted)})
+    return " or ".join(words) if len(words) <= MAX_EXPECTED else ""
 
 
 def _shortened(token: str) -> str:

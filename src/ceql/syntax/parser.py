@@ -34,6 +34,8 @@ MAX_NUMBER_LENGTH = 400
 MAX_COUNT = 2**63 - 1
 """Largest number of events that WITHIN and LIMIT may name."""
 
+UNBOUNDED_HINT = "leave WITHIN out for a window without bound"
+
 UNITS = {
     "nanosecond": 1,
     "microsecond": 10**3,
@@ -70,7 +72,7 @@ def parse(text: str) -> ast.Query:
     """
     try:
         tree = _lark().parse(text)
-        query = cast("ast.Query", _TreeBuilder().transform(tree))
+        query = cast("ast.Query", _TreeBuilder(visit_tokens=False).transform(tree))
         _check_depth(query)
     except Mistake as mistake:
         raise mistake.at(text) from None
@@ -101,7 +103,8 @@ class _BoundedNesting:
 
 
 def _refuse_nesting(span: Span) -> NoReturn:
-    raise Mistake(f"the query is nested deeper than {MAX_NESTING} levels here", span)
+    hint = "chains of ; : OR and AND need no parentheses, and may be long"
+    raise Mistake(f"the query is nested deeper than {MAX_NESTING} levels here", span, hint)
 
 
 def _check_depth(query: ast.Query) -> None:
@@ -194,11 +197,13 @@ class _TreeBuilder(Transformer_NonRecursive):  # type: ignore[type-arg]
         return None, _over(meta)
 
     def selection(self, meta: Meta, children: list[Any]) -> tuple[tuple[ast.Selected, ...], Span]:
-        is_none = len(children) == 1 and children[0].attributes is None and children[0].variable.text.lower() == "none"
-        # A quoted `none` is a variable; its span is two characters longer than its text.
-        if is_none and children[0].span.end - children[0].span.start == len("none"):
-            return (), _over(meta)
-        return tuple(children), _over(meta)
+        none = next((item.variable for item in children if _is_none(item.variable)), None)
+        if none is None:
+            return tuple(children), _over(meta)
+        if len(children) > 1 or children[0].attributes is not None:
+            hint = f"write `{none.text}` if it is a variable"
+            raise Mistake(f"'{none.text}' stands alone: it selects nothing", none.span, hint)
+        return (), _over(meta)
 
     def selected(self, meta: Meta, children: list[Any]) -> ast.Selected:
         variable, attributes = children
@@ -215,16 +220,16 @@ class _TreeBuilder(Transformer_NonRecursive):  # type: ignore[type-arg]
 
     def quantity(self, meta: Meta, children: list[Any]) -> _Quantity:
         minus, number, unit = children
-        return _Quantity(_number(number), unit, is_negative=minus is not None, span=_over(meta))
+        return _Quantity(_number(number), unit, ("-" if minus is not None else "") + number, _over(meta))
 
     def consume_by(self, meta: Meta, children: list[Any]) -> _Clause:
         return _Clause("CONSUME BY", _over(meta), _word(children[0], ast.Consumption, "consumption policy"))
 
     def limit(self, meta: Meta, children: list[Any]) -> _Clause:
         minus, number = children
-        count = _count(number, "LIMIT")
-        if minus is not None or count == 0:
-            written = f"{'-' if minus is not None else ''}{number}"
+        count = 0 if minus is not None else _count(number, "LIMIT")
+        if count == 0:
+            written = ("-" if minus is not None else "") + number
             raise Mistake(f"LIMIT {written} keeps no match", _over(meta), "leave LIMIT out, or give 1 or more")
         return _Clause("LIMIT", _over(meta), count)
 
@@ -337,10 +342,14 @@ class _Clause:
 
 
 class _Quantity:
-    """A number with a unit, as in `30 minutes`."""
+    """A number with a unit, as in `30 minutes`; `written` is the number as the user wrote it."""
 
-    def __init__(self, amount: int | Decimal, unit: Token | None, *, is_negative: bool, span: Span) -> None:
-        self.amount, self.unit, self.is_negative, self.span = amount, unit, is_negative, span
+    def __init__(self, amount: int | Decimal, unit: Token | None, written: str, span: Span) -> None:
+        self.amount, self.unit, self.written, self.span = amount, unit, written, span
+
+    @property
+    def counts_events(self) -> bool:
+        return self.unit is not None and self.unit.lower() in ("event", "events")
 
 
 def _in_order(clauses: list[_Clause]) -> dict[str, Any]:
@@ -363,16 +372,17 @@ def _in_order(clauses: list[_Clause]) -> dict[str, Any]:
 
 def _window(quantities: list[_Quantity], attribute: ast.Name | None, span: Span) -> ast.Window:
     for quantity in quantities:
-        if quantity.is_negative:
-            raise Mistake("a window cannot be negative", quantity.span, "WITHIN 0 is the smallest")
+        if quantity.written.startswith("-"):
+            raise Mistake(f"WITHIN {quantity.written} is negative", quantity.span, "the smallest window is 0")
     first = quantities[0]
-    if len(quantities) == 1 and first.unit is not None and first.unit.lower() in ("event", "events"):
+    if len(quantities) == 1 and first.counts_events:
         return _events_window(first, attribute, span)
     if len(quantities) == 1 and first.unit is None:
         if attribute is None:
-            choices = (f"{first.amount} EVENTS", f"{first.amount} seconds", f"{first.amount} [attribute]")
-            hint = f"write WITHIN {', '.join(choices)}"
-            raise Mistake(f"WITHIN {first.amount} has no unit", span, hint)
+            choices = (f"{first.written} EVENTS", f"{first.written} seconds", f"{first.written} [attribute]")
+            raise Mistake(
+                f"WITHIN {first.written} has no unit", span, f"write {', '.join(choices[:2])} or {choices[2]}"
+            )
         return ast.AttributeWindow(first.amount, attribute, span=span)
     return ast.DurationWindow(tuple((q.amount, _unit(q)) for q in quantities), attribute, span=span)
 
@@ -381,21 +391,23 @@ def _events_window(quantity: _Quantity, attribute: ast.Name | None, span: Span) 
     if attribute is not None:
         raise Mistake(f"a window in EVENTS takes no attribute '{attribute.text}'", attribute.span)
     if not isinstance(quantity.amount, int):
-        raise Mistake(f"{quantity.amount} EVENTS is not a whole number", quantity.span)
+        raise Mistake(f"WITHIN {quantity.written} EVENTS is not a whole number", quantity.span)
     if quantity.amount > MAX_COUNT:
-        raise Mistake(
-            f"{quantity.amount} EVENTS is too large", quantity.span, "leave WITHIN out for a window without bound"
-        )
+        raise Mistake(f"WITHIN {quantity.written} EVENTS is too large", quantity.span, UNBOUNDED_HINT)
     return ast.EventsWindow(quantity.amount, span=span)
 
 
 def _unit(quantity: _Quantity) -> str:
     if quantity.unit is None:
-        raise Mistake(f"{quantity.amount} has no unit of time", quantity.span, f"units are {', '.join(UNITS)}s")
+        raise Mistake(f"'{quantity.written}' has no unit of time", quantity.span, f"units are {', '.join(UNITS)}")
+    if quantity.counts_events:
+        hint = "give a number of EVENTS alone, or a duration alone"
+        raise Mistake(f"'{quantity.unit}' is not a unit of time", span_of(quantity.unit), hint)
     word = quantity.unit.lower()
     unit = _UNIT_SYNONYMS.get(word) or word.removesuffix("s")
     if unit not in UNITS:
-        hint = did_you_mean(word, [*UNITS, "events"]) or f"units are {', '.join(UNITS)} and events"
+        known = [*(unit + "s" for unit in UNITS), *UNITS, "events"]
+        hint = did_you_mean(word, known) or f"units are {', '.join(UNITS)} and events"
         raise Mistake(f"unknown unit '{quantity.unit}'", span_of(quantity.unit), hint)
     return unit if quantity.amount == 1 else unit + "s"
 
@@ -412,6 +424,11 @@ def _word(token: Token, choices: Any, what: str) -> Any:
 def _name(token: Token) -> ast.Name:
     text = token[1:-1].replace("``", "`") if token.type == "QUOTED_NAME" else str(token)
     return ast.Name(text, span=span_of(token))
+
+
+def _is_none(name: ast.Name) -> bool:
+    """Whether a name is the word NONE: quoted, it is a variable, two characters longer than its text."""
+    return name.text.lower() == "none" and name.span.end - name.span.start == len(name.text)
 
 
 def _unquoted(token: Token) -> str:
@@ -436,9 +453,9 @@ def _number(token: Token) -> int | Decimal:
 def _count(token: Token, what: str) -> int:
     number = _number(token)
     if not isinstance(number, int):
-        raise Mistake(f"{what} {number} is not a whole number", span_of(token))
+        raise Mistake(f"{what} {token} is not a whole number", span_of(token))
     if number > MAX_COUNT:
-        raise Mistake(f"{what} {number} is too large", span_of(token))
+        raise Mistake(f"{what} {token} is too large", span_of(token))
     return number
 
 

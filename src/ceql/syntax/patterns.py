@@ -9,6 +9,8 @@ text, and what has no common meaning is refused.
 
 from __future__ import annotations
 
+from string import hexdigits
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -162,10 +164,9 @@ class _RegexReader:
             return _CONTROLS[character]
         if character in "xu":
             digits = "".join(self._take() for _ in range(2 if character == "x" else 4))
-            try:
-                return chr(int(digits, 16))
-            except ValueError:
-                raise PatternError(f"\\{character}{digits} is not a character code") from None
+            if not set(digits) <= set(hexdigits) or 0xD800 <= int(digits, 16) <= 0xDFFF:
+                raise PatternError(f"\\{character}{digits} is not a character code")
+            return chr(int(digits, 16))
         if character in _REFUSED_ESCAPES:
             raise PatternError(f"{_REFUSED_ESCAPES[character]} are not read alike by all backends")
         if character.isalnum():

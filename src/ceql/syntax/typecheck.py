@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 _UNTYPED = (Kind.NULL, Kind.UNKNOWN)
+_EXAMPLES = {
+    Kind.TIMESTAMP: "2024-01-31 23:59:59.5",
+    Kind.LOCAL_TIMESTAMP: "2024-01-31 23:59:59.5",
+    Kind.DATE: "2024-01-31",
+}
 
 
 def bind_condition(node: ast.Predicate, kind_of_attribute: AttributeKind) -> plan.Predicate:
@@ -71,8 +76,8 @@ class _Binder:
             case ast.InSet():
                 return _negated(self._in_set(node), node.is_negated)
             case ast.InRange() | ast.Between():
-                low = self._compare(node, node.value, ">=", node.low)
-                high = self._compare(node, node.value, "<=", node.high)
+                low = self._compare(node.low, node.value, ">=", node.low)
+                high = self._compare(node.high, node.value, "<=", node.high)
                 return _negated(plan.All((low, high)), node.is_negated)
             case ast.Like():
                 return _negated(self._like(node), node.is_negated)
@@ -118,7 +123,7 @@ class _Binder:
         items = []
         for item in node.items:
             constant = plan.Constant(item.value, _constant_kind(item.value))
-            items.append(self._as_kind_of(item, constant, node.value, kind, node))
+            items.append(self._as_kind_of(item, constant, node.value, kind, item))
         present = tuple(item for item in items if item.value is not None)
         return plan.InSet(value, present, has_null=len(present) < len(items))
 
@@ -127,7 +132,7 @@ class _Binder:
         kind = kind_of_predicate(value)
         if kind is not Kind.STRING and kind not in _UNTYPED:
             word = "RLIKE" if node.is_regex else "LIKE"
-            raise Mistake(f"{word} needs a string, but {_described(node.value, kind)} is none", node.span)
+            raise Mistake(f"{word} needs a string, but {_described(node.value, kind)} is not one", node.value.span)
         pattern = str(node.pattern.value)
         try:
             return plan.Matches(value, portable_regex(pattern) if node.is_regex else like_to_regex(pattern))
@@ -168,12 +173,22 @@ def _refuse_comparison(
 ) -> NoReturn:
     if left.span.start > right.span.start:
         left, kind, right, other = right, other, left, kind
-    hint = None
-    if {kind, other} & {Kind.STRING} and (kind.is_numeric or other.is_numeric):
-        hint = "write numbers without quotes, strings with them"
-    if Kind.OTHER in (kind, other):
-        hint = "only plain values compare, not lists, maps or structs"
+    has_constant = isinstance(left, ast.Constant) or isinstance(right, ast.Constant)
+    hint = _comparison_hint({kind, other}, has_constant=has_constant)
     raise Mistake(f"cannot compare {_described(left, kind)} with {_described(right, other)}", whole.span, hint)
+
+
+def _comparison_hint(kinds: set[Kind], *, has_constant: bool) -> str | None:
+    if Kind.OTHER in kinds:
+        return "only booleans, numbers, strings, timestamps and dates compare"
+    if not has_constant:
+        return None
+    if Kind.BOOLEAN in kinds:
+        return "write TRUE or FALSE without quotes"
+    time = next((kind for kind in kinds if kind.is_time), None)
+    if time is not None:
+        return f"write a {time.value} like '{_EXAMPLES[time]}'"
+    return "write numbers without quotes, strings with them"
 
 
 def _computed_kind(kind: Kind) -> Kind:
@@ -200,8 +215,7 @@ def _time_constant(value: str, kind: Kind, node: ast.Predicate) -> plan.Constant
             return plan.Constant(date.fromisoformat(value), kind)
         moment = datetime.fromisoformat(value)
     except ValueError:
-        example = "2024-01-31" if kind is Kind.DATE else "2024-01-31 23:59:59.5"
-        raise Mistake(f"'{value}' is not a {kind.value}", node.span, f"write it as '{example}'") from None
+        raise Mistake(f"'{value}' is not a {kind.value}", node.span, f"write it like '{_EXAMPLES[kind]}'") from None
     if kind is Kind.TIMESTAMP:
         return plan.Constant(moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC), kind)
     if moment.tzinfo is not None:
