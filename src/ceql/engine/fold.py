@@ -165,20 +165,26 @@ def first_decrease(values: Any, at_least: Any) -> Any:
 
 
 @compiled
-def gather(symbols: Any, first_row: Any, times: Any, is_timed: Any, slots: Any, may_drop: Any) -> Any:
-    """Return symbol, row, measure and key slot of the events that the kernel has to see.
+def gather(
+    symbols: Any,
+    first_row: Any,
+    times: Any,
+    is_timed: Any,
+    slots: Any,
+    may_drop: Any,
+    kept_symbols: Any,
+    kept_rows: Any,
+    kept_times: Any,
+    kept_slots: Any,
+) -> Any:
+    """Write symbol, row, measure and key slot of the events that the kernel has to see; return how many.
 
     Left out are those without a measure or key (both arrays are empty if all have them), and
     where `may_drop` is set those that satisfy no guard.
     """
-    n_rows = symbols.shape[0]
     has_times, has_slots = is_timed.shape[0] > 0, slots.shape[0] > 0
-    kept_symbols = np.empty(n_rows, np.int32)
-    kept_rows = np.empty(n_rows, np.int64)
-    kept_times = np.empty(n_rows, times.dtype)
-    kept_slots = np.empty(n_rows if has_slots else 0, np.int32)
     n_kept = 0
-    for i in range(n_rows):
+    for i in range(symbols.shape[0]):
         # Written first and counted after: a branch here would be mispredicted half of the time.
         kept_symbols[n_kept] = symbols[i]
         kept_rows[n_kept] = first_row + i
@@ -190,4 +196,4 @@ def gather(symbols: Any, first_row: Any, times: Any, is_timed: Any, slots: Any, 
             kept_slots[n_kept] = slots[i]
             is_kept &= slots[i] >= 0
         n_kept += is_kept
-    return kept_symbols[:n_kept], kept_rows[:n_kept], kept_times[:n_kept], kept_slots[:n_kept]
+    return n_kept

@@ -29,23 +29,25 @@ class KeyEncoder:
     def __init__(self, n_columns: int) -> None:
         self.n_keys = 0
         self.codes = np.zeros((64, n_columns), np.int64)
-        self._table = np.full(256, -1, np.int64)
+        self._table = np.full(256, -1, np.int32)
         self.dictionaries: list[dict[Any, int]] = [{} for _ in range(n_columns)]
+        self._of_code: list[tuple[pa.Array, IntArray] | None] = [None] * n_columns
 
-    def encode(self, columns: list[pa.Array]) -> IntArray:
-        """Return each row's slot."""
+    def encode(self, columns: list[pa.Array], is_wanted: IntArray) -> IntArray:
+        """Return each row's slot; rows that are not wanted have none (an empty array wants all)."""
         n_rows = len(columns[0])
         codes = np.empty((n_rows, len(columns)), np.int64)
-        is_valid = np.ones(n_rows, np.bool_)
+        if len(is_wanted) == 0:
+            is_wanted = np.ones(n_rows, np.bool_)
         for index, column in enumerate(columns):
-            codes[:, index] = self._codes(column, self.dictionaries[index])
+            codes[:, index] = self._codes(column, index)
             if column.null_count:
-                is_valid &= pc.is_valid(column).to_numpy(zero_copy_only=False)
+                is_wanted = is_wanted & pc.is_valid(column).to_numpy(zero_copy_only=False)
         slots = np.empty(n_rows, np.int32)
         done = 0
         while done < n_rows:
             self._make_room()
-            done, self.n_keys = _look_up(codes, is_valid, slots, done, self.codes, self.n_keys, self._table)
+            done, self.n_keys = _look_up(codes, is_wanted, slots, done, self.codes, self.n_keys, self._table)
         return slots
 
     def restore(self, codes: IntArray, values: list[list[Any]]) -> None:
@@ -54,10 +56,10 @@ class KeyEncoder:
         self.n_keys = len(codes)
         self.codes = np.zeros((max(64, 4 * len(codes)), self.codes.shape[1]), np.int64)
         self.codes[: len(codes)] = codes
-        self._table = np.full(_power_of_two(4 * len(self.codes)), -1, np.int64)
+        self._table = np.full(_power_of_two(2 * len(self.codes)), -1, np.int32)
         _index(self.codes, self.n_keys, self._table)
 
-    def _codes(self, column: pa.Array, dictionary: dict[Any, int]) -> IntArray:
+    def _codes(self, column: pa.Array, index: int) -> IntArray:
         if pa.types.is_boolean(column.type):
             return np.asarray(column.cast(pa.int64()).fill_null(0))
         is_small_decimal = pa.types.is_decimal128(column.type) and column.type.precision <= 18
@@ -69,22 +71,31 @@ class KeyEncoder:
                 values = np.where(np.isnan(values), np.nan, values + 0.0).view(np.int64)
             return values
         encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        of_code = np.empty(len(encoded.dictionary) + 1, np.int64)
-        for code, value in enumerate(encoded.dictionary.to_pylist()):
-            of_code[code] = dictionary.setdefault(value, len(dictionary))
-        of_code[-1] = 0
+        of_code = self._codes_of(encoded.dictionary, index)
         indices = encoded.indices
         if indices.null_count:
             indices = indices.cast(pa.int64()).fill_null(len(encoded.dictionary))
         codes: IntArray = of_code[np.asarray(indices)]
         return codes
 
+    def _codes_of(self, values: pa.Array, index: int) -> IntArray:
+        """Return the code of each value of an Arrow dictionary, and 0 for NULL after the last."""
+        known = self._of_code[index]
+        if known is not None and known[0].equals(values):
+            return known[1]
+        dictionary = self.dictionaries[index]
+        of_code = np.zeros(len(values) + 1, np.int64)
+        for code, value in enumerate(values.to_pylist()):
+            of_code[code] = dictionary.setdefault(value, len(dictionary))
+        self._of_code[index] = values, of_code
+        return of_code
+
     def _make_room(self) -> None:
         if 2 * self.n_keys >= len(self.codes):
             grown = np.zeros((2 * len(self.codes), self.codes.shape[1]), np.int64)
             grown[: self.n_keys] = self.codes[: self.n_keys]
             self.codes = grown
-            self._table = np.full(_power_of_two(4 * len(grown)), -1, np.int64)
+            self._table = np.full(_power_of_two(2 * len(grown)), -1, np.int32)
             _index(self.codes, self.n_keys, self._table)
 
 
@@ -93,12 +104,12 @@ def _power_of_two(least: int) -> int:
 
 
 @compiled
-def _look_up(codes: Any, is_valid: Any, slots: Any, done: Any, known: Any, n_known: Any, table: Any) -> Any:
+def _look_up(codes: Any, is_wanted: Any, slots: Any, done: Any, known: Any, n_known: Any, table: Any) -> Any:
     """Fill in slots from row `done` on; stop when a new key finds no room."""
     mask = table.shape[0] - 1
     n_columns = codes.shape[1]
     for i in range(done, codes.shape[0]):
-        if not is_valid[i]:
+        if not is_wanted[i]:
             slots[i] = NO_KEY
             continue
         hashed = np.uint64(0)

@@ -213,9 +213,10 @@ class Recognizer:
     def _make_room(self, events: Events) -> None:
         state = self.state
         self.collect(self._now(events))
-        live, pool = state.n_nodes, state.pool_length
-        state.make_room_in_pool(4 * pool + 4096)
-        wanted = 4 * live + MIN_NODES
+        # A collection costs as much as there are live nodes and keys, so it must be as rare.
+        n_keys = len(state.key_from)
+        state.make_room_in_pool(4 * (state.pool_length + n_keys) + 4096)
+        wanted = 4 * state.n_nodes + 2 * n_keys + MIN_NODES
         if wanted > len(state.kind):
             state.make_room_for_nodes(wanted)
         if self.max_state_bytes is not None and state.n_bytes > self.max_state_bytes:

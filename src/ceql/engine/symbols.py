@@ -55,9 +55,10 @@ class SymbolEncoder:
         self._stages = _stages(guards)
         self._tables: list[_Table | None] = [None] * len(self._stages)
 
-    def encode(self, columns: Columns, n_rows: int) -> IntArray:
-        """Return the symbol of each row."""
-        symbols = np.zeros(n_rows, np.int32)
+    def encode(self, columns: Columns, symbols: IntArray) -> None:
+        """Write each row's symbol to `symbols`."""
+        n_rows = len(symbols)
+        symbols[:] = 0
         sets = self._all_guards
         for index, stage in enumerate(self._stages):
             classes, of_code, holding = stage.classes(columns, n_rows)
@@ -70,7 +71,6 @@ class SymbolEncoder:
             else:
                 fold_codes(symbols, classes, of_code, table.next)
             sets = table.after
-        return symbols
 
     def _table(self, before: list[int], needs: list[int], holding: list[int], *, is_last: bool) -> _Table:
         after, table = _refute(before, needs, holding)

@@ -1,0 +1,218 @@
+"""The engine on synthetic stock trades: ratios measured in one run, kept under `results/`.
+
+The floor is what `pyarrow.compute` needs merely to evaluate a query's predicates on plain string
+columns. Times are CPU times of one thread, the best of several runs, from the events in memory to
+the last match.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gc
+import platform
+import re
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import ceql
+from ceql.datasets.stocks import stocks
+from ceql.syntax import plan
+
+QUERIES = Path(ceql.__file__).parent / "paper" / "stocks"
+RESULTS = Path(__file__).parent / "results"
+N_RUNS = 3
+
+
+def query(name: str) -> str:
+    return (QUERIES / f"{name}.ceql").read_text()
+
+
+def with_clauses(text: str, *, consume: str | None = None, limit: int | None = None) -> str:
+    text = re.sub(r"\s*CONSUME BY \w+\s*$", "\n", text)
+    return text + (f"CONSUME BY {consume}\n" if consume else "") + (f"LIMIT {limit}\n" if limit else "")
+
+
+def best(run: Callable[[], object]) -> float:
+    times = []
+    for _ in range(N_RUNS):
+        gc.collect()
+        began = time.process_time()
+        run()
+        times.append(time.process_time() - began)
+    return min(times)
+
+
+def count(text: str, events: pa.Table) -> int:
+    """Make every batch and let go of it, as a consumer that streams does."""
+    return sum(len(batch) for batch in ceql.match(text, events, shape="positions").batches())
+
+
+def floor(text: str, events: pa.Table) -> float:
+    """Seconds that Arrow's own kernels need for the predicates of a query's atoms."""
+    predicates = sorted({frozenset(map(repr, guard)): guard for guard in _guards(text)}.items(), key=str)
+
+    def evaluate() -> None:
+        for _, guard in predicates:
+            parts = [_arrow(one, events) for one in guard]
+            whole = parts[0]
+            for part in parts[1:]:
+                whole = pc.and_(whole, part)
+
+    return best(evaluate)
+
+
+def _guards(text: str) -> list[frozenset[plan.Predicate]]:
+    return [one.guard for one in ceql.compile(text).automaton.transitions if one.guard]
+
+
+_ARROW = {"=": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
+
+
+def _arrow(one: plan.Predicate, events: pa.Table) -> pa.ChunkedArray:
+    if isinstance(one, plan.HasType):
+        return pc.equal(events["type"], one.event_type)
+    assert isinstance(one, plan.Compare)
+    assert isinstance(one.left, plan.Column)
+    assert isinstance(one.right, plan.Constant)
+    return _ARROW[one.operator](events[one.left.name], one.right.value)
+
+
+class Report:
+    """Prints each measurement beside its target, and keeps it."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, object]] = []
+
+    def add(self, what: str, value: float, unit: str, target: float | None = None) -> None:
+        verdict = "" if target is None else ("ok" if value <= target else "MISSED")
+        shown = "" if target is None else f"target {target:g}"
+        print(f"{what:<58} {value:>10.3f} {unit:<14} {shown:<12} {verdict}", flush=True)
+        self.rows.append({"what": what, "value": round(value, 4), "unit": unit, "target": target, "verdict": verdict})
+
+    def save(self, n_events: int) -> Path:
+        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+        now = datetime.now(UTC)
+        path = RESULTS / f"{now:%Y-%m-%d}-{commit.stdout.strip() or 'unknown'}-engine.csv"
+        conditions = f"{n_events} events, {platform.machine()}, Python {platform.python_version()}, one thread"
+        with path.open("w", newline="") as file:
+            file.write(f"# {conditions}; numpy {np.__version__}, pyarrow {pa.__version__}\n")
+            writer = csv.DictWriter(file, list(self.rows[0]))
+            writer.writeheader()
+            writer.writerows(self.rows)
+        return path
+
+
+def without_output(report: Report, coded: pa.Table, plain: pa.Table) -> None:
+    for n in (3, 6, 9, 12, 24):
+        text = query(f"s{n}_no_output")
+        least = floor(text, plain)
+        report.add(f"S{n}' floor", least / len(plain) * 1e9, "ns/event")
+        report.add(f"S{n}' dictionaries / floor", best(lambda: count(text, coded)) / least, "x", 0.4)  # noqa: B023
+        report.add(f"S{n}' plain strings / floor", best(lambda: count(text, plain)) / least, "x", 0.8)  # noqa: B023
+
+
+def with_output(report: Report, coded: pa.Table, plain: pa.Table) -> None:
+    for name in ("q1", "q2", "q3", "q4", "q5", "q6", "q7", "s3", "s6", "s9", "s12", "s24"):
+        text = with_clauses(query(name), consume="ANY")
+        ratio = best(lambda: count(text, coded)) / floor(text, plain)  # noqa: B023
+        report.add(f"{name.upper()} CONSUME BY ANY / floor", ratio, "x", 1.2)
+
+
+def enumeration(report: Report, coded: pa.Table) -> None:
+    part = coded.slice(0, min(len(coded), 1_000_000)).combine_chunks()
+    for name in ("s3", "s6", "s9", "s12", "q1", "q4", "q7"):
+        text = with_clauses(query(name), limit=1000)
+        n_matches = count(text, part)
+        report.add(
+            f"{name.upper()} LIMIT 1000, {n_matches} matches, dropped",
+            best(lambda: count(text, part)) / n_matches * 1e9,
+            "ns/match",
+            30,
+        )  # noqa: B023, E501
+        kept = best(lambda: ceql.match(text, part, shape="positions").to_arrow())  # noqa: B023
+        report.add(f"{name.upper()} LIMIT 1000, kept", kept / n_matches * 1e9, "ns/match", 80)
+
+
+def scaling(report: Report, coded: pa.Table) -> None:
+    base = best(lambda: count(query("s3_no_output"), coded))
+    for factor in (2, 4, 100):
+        text = query("s3_no_output").replace("WITHIN 10000", f"WITHIN {10000 * factor}")
+        report.add(f"S3' window x{factor} / x1", best(lambda: count(text, coded)) / base, "x", 1.3)  # noqa: B023
+    report.add("S24' / S3'", best(lambda: count(query("s24_no_output"), coded)) / base, "x", 4)
+    part = coded.slice(0, len(coded) // 10).combine_chunks()
+    small = best(lambda: count(query("s3_no_output"), part)) / len(part)
+    report.add(f"S3' {len(coded)} / {len(part)} events, per event", base / len(coded) / small, "x", 1.2)
+
+
+def partitions(report: Report, coded: pa.Table) -> None:
+    keys = np.random.default_rng(0).integers(0, 100_000, len(coded))
+    keyed = coded.append_column("account", pa.array(keys)).combine_chunks()
+    text = re.sub(r"CREATE STREAM.*?\n}\n", "", query("s3_no_output"), flags=re.DOTALL)
+    partitioned = text.replace("WITHIN", "PARTITION BY [account]\nWITHIN")
+    ratio = best(lambda: count(partitioned, keyed)) / best(lambda: count(text, keyed))
+    report.add("S3' PARTITION BY 100,000 keys / without", ratio, "x", 4)
+
+
+MEMORY = """
+import resource, sys, pyarrow as pa, ceql
+from pathlib import Path
+from ceql.datasets.stocks import stocks
+batches = list(stocks({n_events}, 1))
+text = Path(sys.argv[1]).read_text()
+for batch in ceql.match(text, batches[0].slice(0, 10000), shape="positions").batches(): pass
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for batch in ceql.match(text, pa.Table.from_batches(batches), shape="positions").batches(): pass
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def memory(report: Report, n_events: int) -> None:
+    for n in (n_events // 10, n_events):
+        code = MEMORY.format(n_events=n)
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(QUERIES / "s3.ceql")], capture_output=True, text=True, check=True
+        )
+        report.add(f"S3 peak memory beyond input, {n} events", int(done.stdout) / 1024, "MB", 64)
+
+
+def start_up(report: Report) -> None:
+    code = "import ceql; list(ceql.match('SELECT * FROM S WHERE A ; B', [{'type': 'A'}, {'type': 'B'}]))"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code], check=True)
+    report.add("first match in a fresh process, warm cache", time.perf_counter() - began, "s", 1.5)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=10_000_000)
+    n_events = parser.parse_args().events
+    coded = pa.Table.from_batches(list(stocks(n_events, 1))).combine_chunks()
+    plain = coded
+    for name in ("type", "name"):
+        plain = plain.set_column(plain.column_names.index(name), name, coded[name].cast(pa.string()))
+    plain = plain.combine_chunks()
+    report = Report()
+    start_up(report)
+    without_output(report, coded, plain)
+    scaling(report, coded)
+    with_output(report, coded, plain)
+    partitions(report, coded)
+    enumeration(report, coded)
+    memory(report, n_events)
+    print(f"peak memory of the whole run {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MB")
+    print(f"kept in benchmarks/results/{report.save(n_events).name}")
+
+
+if __name__ == "__main__":
+    main()
