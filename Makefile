@@ -11,10 +11,13 @@ READY := $(VENV)/.ready
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: $(READY) ## Check and explain an example query
-	@$(BIN)/ceql check examples/three_sells.ceql
-	@$(BIN)/ceql explain examples/three_sells.ceql
-	@$(BIN)/ceql explain examples/three_sells.ceql --stage automaton
+demo: $(READY) ## A stream of stock trades, a pattern, and its matches
+	@mkdir -p build/demo
+	@cat examples/falling_cisco.ceql
+	@$(BIN)/ceql generate stocks --events 1000000 --out build/demo/stocks.parquet
+	@$(BIN)/ceql explain examples/falling_cisco.ceql --schema build/demo/stocks.parquet
+	@$(BIN)/ceql run examples/falling_cisco.ceql --input build/demo/stocks.parquet --output build/demo/matches.jsonl
+	@echo && echo "The first three matches of build/demo/matches.jsonl:" && head -n 3 build/demo/matches.jsonl
 
 test: check unit ## Everything that CI checks
 
@@ -28,10 +31,10 @@ unit: $(READY) ## All tests
 	$(BIN)/pytest -q -n auto
 
 fuzz: $(READY) ## Many more random queries and streams than `make test` tries
-	CEQL_FUZZ=100 $(BIN)/pytest -q -n auto tests/test_properties.py
+	CEQL_FUZZ=100 $(BIN)/pytest -q -n auto tests/test_properties.py tests/engine/test_engine_properties.py
 
 bench: $(READY) ## Benchmarks; prints ratios measured in one run
-	$(BIN)/python benchmarks/bench_compile.py
+	$(BIN)/python benchmarks/bench_engine.py
 
 lock: $(READY) ## Renew requirements.lock from pyproject.toml
 	$(BIN)/pip install -q uv
