@@ -238,5 +238,5 @@ def _read_schema(path: Path) -> pa.Schema:
 
 
 def _fail(message: str, code: int = WRONG_QUERY) -> NoReturn:
-    Console(stderr=True, highlight=False, markup=False, soft_wrap=True).print(message)
+    typer.echo(message, err=True)
     raise typer.Exit(code)

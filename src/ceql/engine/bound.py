@@ -70,6 +70,7 @@ class Bound:
             limit=bound.limit,
             counts_events_by_key=self.counts_events_by_key,
             is_partitioned=self.keys is not None,
+            has_labels=shape != "positions",
             is_float=self.measure.is_float,
             **options,
         )
@@ -100,11 +101,12 @@ class Bound:
 
     def copy_state(self) -> tuple[Any, ...]:
         """Return what `restore_state` needs to undo a batch."""
-        return self.recognizer.state.copy(), None if self.history is None else self.history.copy(), self.measure.last
+        history = None if self.history is None else self.history.copy()
+        return self.recognizer.state.copy(), history, self.measure.last, self.builder.last_end, self.builder.ordinal
 
     def restore_state(self, copied: tuple[Any, ...]) -> None:
         """Undo all batches since the copy."""
-        self.recognizer.state, self.history, self.measure.last = copied
+        self.recognizer.state, self.history, self.measure.last, self.builder.last_end, self.builder.ordinal = copied
 
     def content(self) -> Content:
         """Return what must outlive the process: the run state, the keys, and the rows that are still needed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numba
 import numpy as np
 import pyarrow as pa
 from numba import types
@@ -83,12 +84,17 @@ class StringTable:
 def classify_strings(array: pa.Array, table: StringTable) -> Any:
     """Return each string's number among the table's constants, n for all others and n + 1 for NULL."""
     validity, offsets, content = array.buffers()
-    starts = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    width = np.int64 if pa.types.is_large_string(array.type) else np.int32
+    starts = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1]
     characters = np.frombuffer(content, np.uint8) if content is not None and content.size else np.zeros(8, np.uint8)
     bits = np.frombuffer(validity, np.uint8) if validity is not None and array.null_count else np.empty(0, np.uint8)
     return _classify_strings(
         starts, characters, bits, array.offset, table.heads, table.offsets, table.bytes, table.first, table.following
     )
+
+
+def _load_word_uncompiled(array: Any, index: Any) -> Any:
+    return np.uint64(int.from_bytes(array[index : index + 8].tobytes(), "little"))
 
 
 @intrinsic
@@ -104,6 +110,10 @@ def _load_word(_context: Any, array: Any, _index: Any) -> Any:
         return builder.load(word, align=1, typ=ir.IntType(64))
 
     return types.uint64(array, types.int64), generate
+
+
+if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+    _load_word = _load_word_uncompiled
 
 
 @compiled

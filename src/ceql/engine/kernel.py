@@ -114,7 +114,6 @@ def advance(
     # the output: one entry per match, its positions in CSR form
     out_start,
     out_end,
-    out_key,
     out_offset,
     out_row,
     out_label,
@@ -127,6 +126,7 @@ def advance(
     n_events = symbols.shape[0]
     n_words = active.shape[0]
     has_keys = keys.shape[0] > 0
+    has_labels = out_label.shape[0] > 0
     capacity = kind.shape[0]
     n_nodes = control[N_NODES]
     at = control[AT]
@@ -414,32 +414,38 @@ def advance(
                 return CHOOSE
 
         # --- enumerate the matches that this event completes
+        # PERF: indices are cast to unsigned ones, which spares Numba's test for negative indices, and labels
+        # are not written where all are the same: 19 instead of 29 ns per match of the paper's Q1.
         depth = control[DEPTH]
         n_out = control[N_OUT]
         n_values = control[N_VALUES]
         n_matches = control[N_MATCHES]
+        deepest, longest = stack_node.shape[0] - 1, path_row.shape[0]
         while depth > 0 and n_matches < limit:
             depth -= 1
-            node = stack_node[depth]
-            length = stack_depth[depth]
+            node = stack_node[np.uint64(depth)]
+            length = np.int64(stack_depth[np.uint64(depth)])
             base, base_node, base_length = depth, node, length
-            while kind[node] != BOTTOM:
-                if length >= path_row.shape[0] or depth + 1 >= stack_node.shape[0]:
+            what = kind[np.uint64(node)]
+            while what != BOTTOM:
+                if length >= longest or depth >= deepest:
                     break
-                if kind[node] == UNION:
-                    right = data[node]
-                    age = now - start[right]
+                if what == UNION:
+                    right = data[np.uint64(node)]
+                    age = now - start[np.uint64(right)]
                     if 0 <= age <= size:
-                        stack_node[depth] = right
-                        stack_depth[depth] = length
+                        stack_node[np.uint64(depth)] = right
+                        stack_depth[np.uint64(depth)] = length
                         depth += 1
-                    node = link[node]
                 else:
-                    path_row[length] = data[node]
-                    path_label[length] = kind[node]
+                    # The path is written from its end, so that it can be copied in the order of time.
                     length += 1
-                    node = link[node]
-            if kind[node] != BOTTOM or n_out >= out_start.shape[0] or n_values + length > out_row.shape[0]:
+                    path_row[np.uint64(longest - length)] = data[np.uint64(node)]
+                    if has_labels:
+                        path_label[np.uint64(longest - length)] = what
+                node = link[np.uint64(node)]
+                what = kind[np.uint64(node)]
+            if what != BOTTOM or n_out >= out_start.shape[0] or n_values + length > out_row.shape[0]:
                 # Undo this descent: the node that it began with goes back on the stack.
                 stack_node[base] = base_node
                 stack_depth[base] = base_length
@@ -452,15 +458,16 @@ def advance(
                     n_matches,
                 )
                 return FULL
-            for i in range(length):
-                out_row[n_values + i] = path_row[length - 1 - i]
-                out_label[n_values + i] = path_label[length - 1 - i]
+            for i in range(np.uint64(length)):
+                out_row[np.uint64(n_values) + i] = path_row[np.uint64(longest - length) + i]
+            if has_labels:
+                for i in range(np.uint64(length)):
+                    out_label[np.uint64(n_values) + i] = path_label[np.uint64(longest - length) + i]
             n_values += length
-            out_start[n_out] = data[node]
-            out_end[n_out] = row
-            out_key[n_out] = key
+            out_start[np.uint64(n_out)] = data[np.uint64(node)]
+            out_end[np.uint64(n_out)] = row
             n_out += 1
-            out_offset[n_out] = n_values
+            out_offset[np.uint64(n_out)] = n_values
             n_matches += 1
         control[N_OUT], control[N_VALUES], control[N_MATCHES] = n_out, n_values, n_matches
         control[DEPTH] = 0

@@ -40,6 +40,8 @@ class KeyEncoder:
         if len(is_wanted) == 0:
             is_wanted = np.ones(n_rows, np.bool_)
         for index, column in enumerate(columns):
+            if pa.types.is_dictionary(column.type) and _must_decode(column.dictionary):
+                column = column.dictionary_decode()
             codes[:, index] = self._codes(column, index)
             if column.null_count:
                 is_wanted = is_wanted & pc.is_valid(column).to_numpy(zero_copy_only=False)
@@ -97,6 +99,11 @@ class KeyEncoder:
             self.codes = grown
             self._table = np.full(_power_of_two(2 * len(grown)), -1, np.int32)
             _index(self.codes, self.n_keys, self._table)
+
+
+def _must_decode(values: pa.Array) -> bool:
+    """Whether a dictionary's codes cannot stand for its values: only strings are entered as they are, and no NULL."""
+    return values.null_count > 0 or not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type))
 
 
 def _power_of_two(least: int) -> int:

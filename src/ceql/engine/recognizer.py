@@ -25,7 +25,7 @@ from ceql.syntax.ast import Consumption, Strategy
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
 NO_LIMIT = 2**62
-DEFAULT_CHUNK = 1 << 16
+DEFAULT_CHUNK = 1 << 14
 """Matches in one chunk, and four times as many positions."""
 
 
@@ -60,6 +60,7 @@ class Recognizer:
         limit: int | None,
         counts_events_by_key: bool,
         is_partitioned: bool,
+        has_labels: bool = True,
         is_float: bool = False,
         chunk: int = DEFAULT_CHUNK,
         capacity: int = DEFAULT_CAPACITY,
@@ -82,7 +83,8 @@ class Recognizer:
         self.state = RunState()
         self.state.start = self.state.start.astype(number)
         self._chunk = chunk
-        self._output = _Output(chunk)
+        self._has_labels = has_labels
+        self._output = _Output(chunk, 4 * chunk, has_labels=has_labels)
         self._scratch = _Scratch(64)
 
     def run(self, events: Events, masks: list[int], *, is_read: bool = True) -> Iterator[Chunk]:
@@ -112,7 +114,7 @@ class Recognizer:
             elif reason == kernel.GROW:
                 self._make_room(events)
             elif reason == kernel.FULL:
-                yield from self._flush()
+                yield from self._flush_full()
             else:
                 yield from self._choose(events, limit)
         yield from self._flush()
@@ -166,7 +168,6 @@ class Recognizer:
                 scratch.path_label,
                 output.start,
                 output.end,
-                output.key,
                 output.offset,
                 output.row,
                 output.label,
@@ -179,22 +180,27 @@ class Recognizer:
         event = events.upto(int(self.state.control[kernel.AT]) + 1)
         found = []
         while self._advance(event, NO_LIMIT, has_choice=False) != kernel.DONE:
-            found += self._flush()
+            found += self._flush_full()
         found += self._flush()
         kept = chosen(self.strategy, found)
         if len(kept) > limit:
             kept = kept.take(np.arange(limit))
         yield kept
 
+    def _flush_full(self) -> list[Chunk]:
+        """Empty the output because the next match did not fit."""
+        chunks = self._flush()
+        if not chunks:
+            # Not even one match fitted: it is longer than the buffers.
+            self._scratch = self._scratch.deeper()
+            self._output = _Output(self._chunk, 2 * len(self._output.row), has_labels=self._has_labels)
+        return chunks
+
     def _flush(self) -> list[Chunk]:
         control = self.state.control
         n_out, n_values = int(control[kernel.N_OUT]), int(control[kernel.N_VALUES])
         control[kernel.N_OUT] = control[kernel.N_VALUES] = 0
         if n_out == 0:
-            if control[kernel.PHASE] == kernel.ENUMERATE:
-                # Not even one match fitted: it is longer than the buffers.
-                self._scratch = self._scratch.deeper()
-                self._output = _Output(self._chunk, 2 * len(self._output.row))
             return []
         output = self._output
         return [
@@ -203,7 +209,7 @@ class Recognizer:
                 output.end[:n_out].copy(),
                 output.offset[: n_out + 1].copy(),
                 output.row[:n_values].copy(),
-                output.label[:n_values].copy(),
+                output.label[:n_values].copy() if self._has_labels else np.broadcast_to(np.int32(0), n_values),
             )
         ]
 
@@ -273,15 +279,14 @@ def may_drop_irrelevant(cea: CEA) -> bool:
 
 
 class _Output:
-    """Buffers that the kernel writes matches to."""
+    """Buffers that the kernel writes matches to; without labels it writes none."""
 
-    def __init__(self, chunk: int, n_values: int | None = None) -> None:
+    def __init__(self, chunk: int, n_values: int, *, has_labels: bool) -> None:
         self.start = np.zeros(chunk, np.int64)
         self.end = np.zeros(chunk, np.int64)
-        self.key = np.zeros(chunk, np.int64)
         self.offset = np.zeros(chunk + 1, np.int64)
-        self.row = np.zeros(n_values or 4 * chunk, np.int64)
-        self.label = np.zeros(n_values or 4 * chunk, np.int32)
+        self.row = np.zeros(n_values, np.int64)
+        self.label = np.zeros(n_values if has_labels else 0, np.int32)
 
 
 class _Scratch:
@@ -308,7 +313,9 @@ class _Scratch:
 
     def _resized(self, n_states: int, depth: int) -> _Scratch:
         larger = _Scratch(n_states, depth)
-        for name in ("stack_node", "stack_depth", "path_row", "path_label"):
-            old = getattr(self, name)
-            getattr(larger, name)[: len(old)] = old
+        larger.stack_node[: len(self.stack_node)] = self.stack_node
+        larger.stack_depth[: len(self.stack_depth)] = self.stack_depth
+        # Paths are written from the end.
+        larger.path_row[-len(self.path_row) :] = self.path_row
+        larger.path_label[-len(self.path_label) :] = self.path_label
         return larger

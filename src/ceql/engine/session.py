@@ -109,7 +109,11 @@ class Session:
             if running is None:
                 raise DataError("these matches have been read already, and their events are gone")
             self._unread = running
-            yield from running
+            # Not `yield from`: a reader that stops early would close what the next batch has to finish.
+            for found in running:  # noqa: UP028
+                yield found
+            if self._unread is not running:
+                raise DataError("these matches were passed over when the session went on to the next batch")
             self._unread = None
 
         self._unread = _Pending(start)
@@ -207,7 +211,7 @@ class Session:
     def _recognise(
         self, bound: Bound, parts: Iterator[pa.RecordBatch], streams: IntArray | None
     ) -> Iterator[tuple[int, Callable[[], pa.RecordBatch]]]:
-        before = bound.copy_state()
+        before, was_bound = bound.copy_state(), self._bound
         self._bound = bound
         try:
             done = 0
@@ -221,6 +225,7 @@ class Session:
             raise
         except BaseException:
             bound.restore_state(before)
+            self._bound = was_bound
             raise
 
 

@@ -40,6 +40,10 @@ TYPE = "\0type"
 IRRELEVANT = 0
 """The symbol of events that satisfy no guard."""
 
+MAX_TABLE = 1 << 14
+"""Entries of a table from (set, class) to set. Columns multiply the sets that are possible, so that beyond
+this only those that occur are looked at."""
+
 
 class SymbolEncoder:
     """Turns record batches into symbols; numbers of symbols are given as they are met.
@@ -62,6 +66,10 @@ class SymbolEncoder:
         sets = self._all_guards
         for index, stage in enumerate(self._stages):
             classes, of_code, holding = stage.classes(columns, n_rows)
+            if len(sets) * len(holding) > MAX_TABLE:
+                classes, of_code = (classes if of_code is None else of_code[classes]), None
+                sets = self._fold_what_occurs(symbols, classes, sets, index, holding)
+                continue
             table = self._tables[index]
             if table is None or table.before is not sets or table.holding is not holding:
                 is_last = index == len(self._stages) - 1
@@ -72,14 +80,33 @@ class SymbolEncoder:
                 fold_codes(symbols, classes, of_code, table.next)
             sets = table.after
 
+    def _fold_what_occurs(
+        self, symbols: IntArray, classes: IntArray, sets: list[int], index: int, holding: list[int]
+    ) -> list[int]:
+        """Do a column's step for the pairs of set and class that some row has, where all pairs would be too many."""
+        pairs, of_row = np.unique(symbols.astype(np.int64) * len(holding) + classes, return_inverse=True)
+        refuted = _refuted(self._stages[index].needs, holding)
+        left = [sets[pair // len(holding)] & ~refuted[pair % len(holding)] for pair in pairs.tolist()]
+        numbers = {mask: number for number, mask in enumerate(dict.fromkeys(left))}
+        after = list(numbers)
+        targets = np.array([numbers[mask] for mask in left], np.int32)
+        if index == len(self._stages) - 1:
+            targets = self._numbered(after)[targets]
+        symbols[:] = targets[of_row.reshape(-1)]
+        return after
+
+    def _numbered(self, masks: list[int]) -> IntArray:
+        """Return the symbols of some sets of guards, giving numbers to those that are new."""
+        for mask in masks:
+            if mask not in self._symbols:
+                self._symbols[mask] = len(self.masks)
+                self.masks.append(mask)
+        return np.array([self._symbols[mask] for mask in masks], np.int32)
+
     def _table(self, before: list[int], needs: list[int], holding: list[int], *, is_last: bool) -> _Table:
         after, table = _refute(before, needs, holding)
         if is_last:
-            for mask in after:
-                if mask not in self._symbols:
-                    self._symbols[mask] = len(self.masks)
-                    self.masks.append(mask)
-            table = np.array([self._symbols[mask] for mask in after], np.int32)[table]
+            table = self._numbered(after)[table]
         return _Table(before, holding, after, table)
 
 
@@ -101,6 +128,15 @@ def _refute(sets: list[int], needs: list[int], holding: list[int]) -> tuple[list
     """
     numbers: dict[int, int] = {}
     table = np.empty((len(sets), len(holding)), np.int32)
+    refuted = _refuted(needs, holding)
+    for row, before in enumerate(sets):
+        for column, mask in enumerate(refuted):
+            table[row, column] = numbers.setdefault(before & ~mask, len(numbers))
+    return list(numbers), table
+
+
+def _refuted(needs: list[int], holding: list[int]) -> list[int]:
+    """Return for each class the guards that it refutes."""
     refuted = []
     for satisfied in holding:
         mask = 0
@@ -108,10 +144,7 @@ def _refute(sets: list[int], needs: list[int], holding: list[int]) -> tuple[list
             if not satisfied >> index & 1:
                 mask |= guards
         refuted.append(mask)
-    for row, before in enumerate(sets):
-        for column, mask in enumerate(refuted):
-            table[row, column] = numbers.setdefault(before & ~mask, len(numbers))
-    return list(numbers), table
+    return refuted
 
 
 @dataclass
@@ -170,6 +203,7 @@ class Stage:
         self.names = names
         self.predicates = predicates
         self.needs = needs
+        self._evaluated = [_in_nanoseconds(one) for one in predicates]
         self._last_holding: list[int] = []
         self._dictionary: pa.Array | None = None
         self._of_code: tuple[IntArray, list[int]] | None = None
@@ -189,13 +223,13 @@ class Stage:
         if cuts is not None:
             return _number_classes(array, *cuts)
         constants = _string_constants(self.predicates)
-        if constants is not None and pa.types.is_string(array.type):
+        if constants is not None and _is_plain_string(array.type):
             return self._string_classes(array, constants, lambda value: Event("", {self.names[0]: value}))
         return self._code_classes(_encoded(array), lambda value: Event("", {self.names[0]: value}))
 
     def _holding(self, event: Event) -> int:
         """Return the predicates that an event satisfies, as bits."""
-        return sum(1 << index for index, one in enumerate(self.predicates) if evaluate(one, event) is True)
+        return sum(1 << index for index, one in enumerate(self._evaluated) if evaluate(one, event) is True)
 
     def _same(self, holding: list[int]) -> list[int]:
         """Return the list given last time if it is equal, so that tables made from it are kept."""
@@ -212,7 +246,7 @@ class Stage:
         if columns.streams is None:
             wanted = [one.event_type for one in self.predicates if isinstance(one, plan.HasType)]
             to_event = lambda value: Event(value if value is not None else "\0", {}, names[0])  # noqa: E731
-            if pa.types.is_string(columns.types.type):
+            if _is_plain_string(columns.types.type):
                 return self._string_classes(columns.types, wanted, to_event)
             return self._code_classes(_encoded(columns.types), to_event)
         codes, values = _codes(_encoded(columns.types))
@@ -235,7 +269,7 @@ class Stage:
         if self._of_code is None or self._dictionary is None or not dictionary.equals(self._dictionary):
             numbers: dict[int, int] = {}
             of_code = np.empty(len(dictionary) + 1, np.int32)
-            for code, value in enumerate([*dictionary.to_pylist(), None]):
+            for code, value in enumerate([*_values(dictionary), None]):
                 of_code[code] = numbers.setdefault(self._holding(to_event(value)), len(numbers))
             self._dictionary, self._of_code = dictionary, (of_code, list(numbers))
         of_code, holding = self._of_code
@@ -245,22 +279,21 @@ class Stage:
         """Return classes of rows by the values of several columns, each combination evaluated once."""
         if not self.names:
             return np.zeros(n_rows, np.int32), None, self._same([self._holding(Event("", {}))])
-        combined = np.zeros(n_rows, np.int64)
-        values: list[list[Any]] = []
-        for name in self.names:
-            codes, found = _codes(_encoded(columns.arrays[name]))
-            combined = combined * len(found) + codes
-            values.append(found)
-        distinct, inverse = np.unique(combined, return_inverse=True)
+        combined, n_combined = np.zeros(n_rows, np.int64), 1
+        coded = [_codes(_encoded(columns.arrays[name])) for name in self.names]
+        for codes, values in coded:
+            if n_combined * len(values) >= 2**63:
+                distinct, combined = np.unique(combined, return_inverse=True)
+                combined, n_combined = combined.reshape(-1), len(distinct)
+            combined = combined * len(values) + codes
+            n_combined *= len(values)
+        distinct, first_row, of_row = np.unique(combined, return_index=True, return_inverse=True)
         numbers: dict[int, int] = {}
         of_distinct = np.empty(len(distinct), np.int32)
-        for index, code in enumerate(distinct.tolist()):
-            attributes = {}
-            for name, found in zip(reversed(self.names), reversed(values), strict=True):
-                code, own = divmod(code, len(found))
-                attributes[name] = found[own]
+        for index, row in enumerate(first_row.tolist()):
+            attributes = {name: values[codes[row]] for name, (codes, values) in zip(self.names, coded, strict=True)}
             of_distinct[index] = numbers.setdefault(self._holding(Event("", attributes)), len(numbers))
-        return of_distinct[inverse.reshape(-1)], None, self._same(list(numbers))
+        return of_distinct[of_row.reshape(-1)], None, self._same(list(numbers))
 
     def _cuts(self, data_type: pa.DataType) -> tuple[IntArray, list[int]] | None:
         """Return the numbers at which some predicate's value may change, and what holds between them."""
@@ -299,22 +332,40 @@ def stored_scale(data_type: pa.DataType) -> Fraction | None:
 
 def _in_units(predicate: plan.Predicate, scale: Fraction) -> plan.Predicate:
     """Return a predicate with its constants in the units of the stored integers."""
+
+    def scaled(constant: plan.Constant) -> plan.Constant:
+        value = _exact(constant.value)
+        return plan.Constant(value * scale if value is not None else constant.value, constant.kind)  # type: ignore[arg-type]
+
+    return _with_constants(predicate, scaled)
+
+
+def _in_nanoseconds(predicate: plan.Predicate) -> plan.Predicate:
+    """Return a predicate with the times among its constants in nanoseconds since 1970."""
+
+    def converted(constant: plan.Constant) -> plan.Constant:
+        is_time = isinstance(constant.value, date)
+        return plan.Constant(_exact(constant.value), constant.kind) if is_time else constant  # type: ignore[arg-type]
+
+    return _with_constants(predicate, converted)
+
+
+def _with_constants(predicate: plan.Predicate, replace: Callable[[plan.Constant], plan.Constant]) -> plan.Predicate:
+    """Return a predicate with all constants replaced that columns are compared with."""
     match predicate:
         case plan.Constant():
-            value = _exact(predicate.value)
-            return plan.Constant(value * scale if value is not None else predicate.value, predicate.kind)  # type: ignore[arg-type]
+            return replace(predicate)
         case plan.Compare():
-            left, right = _in_units(predicate.left, scale), _in_units(predicate.right, scale)
+            left, right = _with_constants(predicate.left, replace), _with_constants(predicate.right, replace)
             return plan.Compare(left, predicate.operator, right, predicate.as_doubles)
         case plan.InSet():
-            items = tuple(_in_units(item, scale) for item in predicate.items)
-            return plan.InSet(predicate.value, items, predicate.has_null)  # type: ignore[arg-type]
+            return plan.InSet(predicate.value, tuple(replace(item) for item in predicate.items), predicate.has_null)
         case plan.Not():
-            return plan.Not(_in_units(predicate.predicate, scale))
+            return plan.Not(_with_constants(predicate.predicate, replace))
         case plan.All():
-            return plan.All(tuple(_in_units(part, scale) for part in predicate.parts))
+            return plan.All(tuple(_with_constants(part, replace) for part in predicate.parts))
         case plan.Any():
-            return plan.Any(tuple(_in_units(part, scale) for part in predicate.parts))
+            return plan.Any(tuple(_with_constants(part, replace) for part in predicate.parts))
     return predicate
 
 
@@ -415,6 +466,10 @@ def stored_numbers(array: pa.Array) -> tuple[IntArray, IntArray]:
 # --- strings and dictionaries -------------------------------------------------------
 
 
+def _is_plain_string(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_string(data_type) or pa.types.is_large_string(data_type))
+
+
 def _string_constants(predicates: list[plan.Predicate]) -> list[str] | None:
     """Return the constants that strings are tested for equality with; None if other questions are asked."""
     constants: list[str] = []
@@ -453,4 +508,14 @@ def _dictionary_codes(array: pa.DictionaryArray) -> IntArray:
 
 def _codes(array: pa.DictionaryArray) -> tuple[IntArray, list[Any]]:
     """Return codes and the value that each stands for."""
-    return _dictionary_codes(array), [*array.dictionary.to_pylist(), None]
+    return _dictionary_codes(array), [*_values(array.dictionary), None]
+
+
+def _values(array: pa.Array) -> list[Any]:
+    """Return values as predicates take them; times in nanoseconds, because Python's are coarser and end in 9999."""
+    if not pa.types.is_timestamp(array.type) and not pa.types.is_date(array.type):
+        values: list[Any] = array.to_pylist()
+        return values
+    unit = 10**6 if pa.types.is_date64(array.type) else int(1 / stored_scale(array.type))  # type: ignore[operator]
+    stored = array.view(pa.int32() if pa.types.is_date32(array.type) else pa.int64())
+    return [None if value is None else value * unit for value in stored.to_pylist()]

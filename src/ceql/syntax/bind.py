@@ -570,6 +570,8 @@ def _duration_window(window: ast.DurationWindow, scope: _Scope, time_column: str
     if not (kind.is_time or kind is Kind.UNKNOWN):
         message = f"a duration needs a timestamp or date, but '{attribute.text}' is of type {kind.value}"
         raise Mistake(message, attribute.span, _as_number(attribute.text, nanoseconds))
+    # Of an attribute about which nothing is known, a duration says that it is a time.
+    kind = Kind.TIMESTAMP if scope.is_unknown else kind
     return plan.AttributeWindow(attribute.text, kind, int(nanoseconds))
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ceql.schema import Kind
+from ceql.schema import UNKNOWN_TYPE, Kind
 from ceql.syntax.ast import Consumption, Strategy
 
 if TYPE_CHECKING:
@@ -272,11 +272,11 @@ class Plan:
     @property
     def result_schema(self) -> pa.Schema:
         """The columns of the shape `matches`."""
-        types = dict(self.attributes)
+        types = dict.fromkeys(self.partition_by, UNKNOWN_TYPE) | dict(self.attributes)
         bound_type = pa.int64() if self.bounds is None else types[self.bounds]
         return pa.schema(
             [
-                *(pa.field(name, types[name], nullable=False) for name in self.partition_by),
+                *(pa.field(name, types[name], nullable=pa.types.is_null(types[name])) for name in self.partition_by),
                 pa.field(MATCH_START, bound_type),
                 pa.field(MATCH_END, bound_type),
                 *(variable.field for variable in self.variables),

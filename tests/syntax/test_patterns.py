@@ -1,0 +1,198 @@
+r"""Patterns mean the same to Python and to RE2 (Arrow), and what cannot is refused with a reason."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from ceql.syntax.patterns import PatternError, like_to_regex, portable_regex, python_regex
+
+
+def check(written: str, matching: list[str], others: list[str]) -> None:
+    """Fail unless both engines find a match in all of the first texts and in none of the others."""
+    texts = [*matching, *others]
+    expected = [True] * len(matching) + [False] * len(others)
+    in_python = [re.search(python_regex(written), text) is not None for text in texts]
+    in_arrow = pc.match_substring_regex(pa.array(texts, pa.string()), written).to_pylist()
+    assert dict(zip(texts, in_python, strict=True)) == dict(zip(texts, expected, strict=True))
+    assert in_arrow == in_python
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "others"),
+    [
+        ("", ["", "a"], []),
+        ("b", ["abc", "b"], ["", "a", "B"]),
+        ("^a", ["abc"], ["ba", "b\na", ""]),
+        ("c$", ["abc"], ["cb", "abc\n", "c\nb"]),
+        ("^a$", ["a"], ["a\n", "\na", "aa"]),
+        ("\\Aa\\z", ["a"], ["a\n", "ba"]),
+        ("a.c", ["abc", "a.c", "aéc", "a\rc", "a\u2028c"], ["ac", "a\nc"]),
+        ("\\d+", ["a1", "42"], ["", "a", "٣", "²"]),
+        ("^\\D$", ["a", "٣", "\n"], ["1", ""]),
+        ("^\\w+$", ["a_1", "Z"], ["é", "a b", "漢", ""]),
+        ("^\\W$", ["é", " ", "-", "\n"], ["a", "_", "0"]),
+        ("^\\s+$", [" \t\n\r\f\x0b"], ["", "\u00a0", "\u2003"]),
+        ("^\\S+$", ["a\u00a0b"], ["a b", "\n"]),
+        ("a|b", ["a", "b"], ["c", ""]),
+        ("^(?:a|b)$", ["a", "b"], ["ab"]),
+        ("^(a|)b$", ["ab", "b"], ["a"]),
+        ("(ab)+$", ["abab"], ["aba"]),
+        ("^a{2}$", ["aa"], ["a", "aaa"]),
+        ("^a{2,}$", ["aa", "aaaa"], ["a"]),
+        ("^a{1,2}$", ["a", "aa"], ["", "aaa"]),
+        ("^a{0}$", [""], ["a"]),
+        ("^a*b+c?$", ["b", "aabbc"], ["ac", "abcc"]),
+        ("^a+?b*?$", ["a", "ab"], ["b"]),
+        ("[abc]", ["xbx"], ["x", "A"]),
+        ("^[^abc]$", ["x", "\n", "é"], ["a", ""]),
+        ("^[a-c0-9]+$", ["a1c"], ["d", "-"]),
+        ("^[a-]+$", ["a-"], ["b"]),
+        ("^[-a]+$", ["-a"], ["b"]),
+        ("^[\\w.-]+$", ["a.b-c"], ["a b", "é"]),
+        ("^[\\d\\s]+$", ["1 2"], ["a"]),
+        ("^[^\\d]$", ["a", "٣"], ["1"]),
+        ("^[\\]\\[\\\\^]+$", ["]", "[", "\\", "^"], ["a"]),
+        ("^[a^]$", ["^", "a"], ["b"]),
+        ("^[a\\-z]$", ["-", "z"], ["b"]),
+        ("^[é-ü漢]$", ["é", "ö", "漢"], ["a", "字"]),
+        ("^[.$*+?(){}|]$", list(".$*+?(){}|"), ["a", "\\"]),
+        ("^[&a]$", ["&", "a"], ["b"]),
+        ("^\\.\\*\\+\\?\\(\\)\\[\\]\\{\\}\\|\\^\\$\\\\$", [".*+?()[]{}|^$\\"], ["a"]),
+        ("^\\t\\n\\r\\f$", ["\t\n\r\f"], ["tnrf"]),
+        ("^\\x41\\u00e9$", ["Aé"], ["A"]),
+        ("^\\/\\-\\'\\\"$", ["/-'\""], [""]),
+        ("^a b#c$", ["a b#c"], ["ab"]),
+        ("^\\\\z$", ["\\z"], ["z", "\\"]),
+        ("^]}$", ["]}"], ["]"]),
+        ("é+", ["éé"], ["e"]),
+        ("^[\\x00-\\x1f]$", ["\t", "\x01"], [" "]),
+        ("^(?:(a)(?:b(c)))$", ["abc"], ["ab"]),
+        ("a*b", ["b", "aab"], ["a"]),
+    ],
+)
+def test_regular_expressions(pattern: str, matching: list[str], others: list[str]) -> None:
+    check(portable_regex(pattern), matching, others)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "written"),
+    [
+        ("^a.\\d+$", "^a[^\\n][0-9]+\\z"),
+        ("(a)", "(?:a)"),
+        ("a+?", "a+"),
+        ("[\\w-]", "[A-Za-z0-9_\\-]"),
+    ],
+)
+def test_what_is_written(pattern: str, written: str) -> None:
+    assert portable_regex(pattern) == written
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [
+        ("(?=a)", "only plain groups"),
+        ("(?!a)", "only plain groups"),
+        ("(?<=a)", "only plain groups"),
+        ("(?P<n>a)", "only plain groups"),
+        ("(?<n>a)", "only plain groups"),
+        ("(?i)a", "only plain groups"),
+        ("(?>a)", "only plain groups"),
+        ("(?", "only plain groups"),
+        ("\\bword", "word boundaries"),
+        ("\\B", "word boundaries"),
+        ("a\\Z", "write $"),
+        ("\\pL", "Unicode classes"),
+        ("\\P{L}", "Unicode classes"),
+        ("\\Qa\\E", "quoting"),
+        ("(a)\\1", "\\1 is not read alike"),
+        ("\\0", "\\0 is not read alike"),
+        ("\\h", "\\h is not read alike"),
+        ("\\v", "\\v is not read alike"),
+        ("\\R", "\\R is not read alike"),
+        ("\\e", "\\e is not read alike"),
+        ("\\é", "\\é is not read alike"),
+        ("[\\b]", "word boundaries"),
+        ("a*+", "after a repetition"),
+        ("a++", "after a repetition"),
+        ("a?+", "after a repetition"),
+        ("a{2}+", "after a repetition"),
+        ("a**", "after a repetition"),
+        ("a{2}{3}", "after a repetition"),
+        ("*a", "'*' repeats nothing"),
+        ("+", "'+' repeats nothing"),
+        ("(?:*a)", "'*' repeats nothing"),
+        ("a|?", "'?' repeats nothing"),
+        ("{2}", "'{' repeats nothing"),
+        ("a{", "write \\{"),
+        ("a{x}", "write \\{"),
+        ("a{,3}", "write \\{"),
+        ("a{1,2,3}", "write \\{"),
+        ("a{٣}", "write \\{"),
+        ("a{3,2}", "repetition"),
+        ("a{1001}", "repetition"),
+        ("^*", "anchor cannot be repeated"),
+        ("a$+", "anchor cannot be repeated"),
+        ("\\A?", "anchor cannot be repeated"),
+        ("(a", "a '(' is not closed"),
+        ("a)", "a ')' closes nothing"),
+        ("[a", "ends too early"),
+        ("[", "ends too early"),
+        ("[^", "ends too early"),
+        ("[]a]", "an empty []"),
+        ("[^]a]", "an empty []"),
+        ("[[:alpha:]]", "write \\["),
+        ("[a&&b]", "write \\&"),
+        ("[z-a]", "is empty or unclear"),
+        ("[a-[]", "is empty or unclear"),
+        ("[\\D]", "\\D inside [...]"),
+        ("[\\W\\S]", "\\W inside [...]"),
+        ("a\\", "ends too early"),
+        ("\\x4", "ends too early"),
+        ("\\xzz", "\\xzz is not a character code"),
+        ("\\u12g4", "\\u12g4 is not a character code"),
+        ("\\x+1", "\\x+1 is not a character code"),
+        ("\\u1_23", "\\u1_23 is not a character code"),
+        ("\\ud800", "\\ud800 is not a character code"),
+        ("\\x{41}", "is not a character code"),
+    ],
+)
+def test_refused_with_a_reason(pattern: str, reason: str) -> None:
+    with pytest.raises(PatternError, match=re.escape(reason)):
+        portable_regex(pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "others"),
+    [
+        ("", [""], ["a", "\n"]),
+        ("abc", ["abc"], ["ABC", "xabc", "abcx", "abc\n"]),
+        ("a%", ["a", "abc", "a\nb"], ["ba", ""]),
+        ("%a", ["a", "\n\na"], ["ab", "a\n"]),
+        ("%a%", ["xax", "a"], ["x"]),
+        ("_", ["a", "é", "漢", "\n", "🙂"], ["", "ab"]),
+        ("_%_", ["ab", "abc"], ["a"]),
+        ("%", ["", "\n", "anything"], []),
+        ("100\\%", ["100%"], ["100", "1000"]),
+        ("a\\_b", ["a_b"], ["axb"]),
+        ("a\\\\%", ["a\\", "a\\b"], ["a", "a%"]),
+        ("a.c*[x]", ["a.c*[x]"], ["abc", "abccx"]),
+        ("^a$", ["^a$"], ["a"]),
+        ("a|b", ["a|b"], ["a", "b"]),
+        ("\\\\z", ["\\z"], ["", "z"]),
+        ("a b\tc", ["a b\tc"], ["abc"]),
+        ("é_", ["éa"], ["é", "e"]),
+        ("a\x00b", ["a\x00b"], ["ab"]),
+    ],
+)
+def test_like(pattern: str, matching: list[str], others: list[str]) -> None:
+    check(like_to_regex(pattern), matching, others)
+
+
+@pytest.mark.parametrize("pattern", ["a\\b", "\\", "a\\", "\\\\\\", "\\'"])
+def test_like_refuses_stray_backslashes(pattern: str) -> None:
+    with pytest.raises(PatternError, match="backslash"):
+        like_to_regex(pattern)

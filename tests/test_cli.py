@@ -1,0 +1,218 @@
+"""The commands `check` and `explain`: what they print, where, and with which exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+from typer.testing import CliRunner, Result
+
+import ceql
+from ceql.cli import app
+
+GOOD = "SELECT * FROM S WHERE A AS x ; B+ AS y FILTER x[price > 1.5] WITHIN 10 EVENTS"
+EVENTS = pa.table({"type": ["A", "B"], "price": [1.0, 2.0], "t": [1, 2]})
+
+
+def run(*arguments: object, stdin: bytes | None = None) -> Result:
+    return CliRunner().invoke(app, [str(one) for one in arguments], input=stdin)
+
+
+@pytest.fixture
+def query(tmp_path: Path) -> Path:
+    path = tmp_path / "query.ceql"
+    path.write_text(GOOD, encoding="utf-8")
+    return path
+
+
+def write_events(path: Path) -> Path:
+    match path.suffix:
+        case ".parquet":
+            pa.parquet.write_table(EVENTS, path)
+        case ".arrow" | ".feather":
+            pa.feather.write_feather(EVENTS, path)
+        case ".csv":
+            pa.csv.write_csv(EVENTS, path)
+        case _:
+            path.write_text('{"type": "A", "price": 1.0, "t": 1}\n{"type": "B", "price": 2.0, "t": 2}\n')
+    return path
+
+
+# --- check --------------------------------------------------------------------------
+
+
+def test_check_says_ok_and_what_it_could_not_check(query: Path) -> None:
+    result = run("check", query)
+    assert result.exit_code == 0
+    assert result.stdout == f"{query}: ok\n"
+    assert result.stderr.startswith("note: names and types of attributes were not checked")
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".feather", ".csv", ".jsonl", ".ndjson", ".JSON"])
+def test_check_against_a_file_of_events(query: Path, tmp_path: Path, suffix: str) -> None:
+    events = write_events(tmp_path / f"events{suffix}")
+    result = run("check", query, "--schema", events)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, f"{query}: ok\n", "")
+    query.write_text(GOOD.replace("price", "pric"), encoding="utf-8")
+    result = run("check", query, "--schema", events)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "event type A has no attribute 'pric'" in result.stderr
+    assert "hint: did you mean 'price'?" in result.stderr
+
+
+def test_check_shows_the_mistake_as_the_library_does(query: Path) -> None:
+    text = "SELECT *\nFROM S\nWHERE A ; ) ; B"
+    query.write_text(text, encoding="utf-8")
+    with pytest.raises(ceql.QueryError) as caught:
+        ceql.compile(text)
+    result = run("check", query)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == f"{query}: {caught.value}\n"
+
+
+@pytest.mark.parametrize(
+    "formula", ["X :A: :heart: Y", "[bold]A[/bold]", "A https://a.b/c 'x' 1.5", "A" + " ; AB" * 99 + " )"]
+)
+def test_excerpts_are_shown_as_they_are(query: Path, formula: str) -> None:
+    text = f"SELECT * FROM S WHERE {formula}"
+    query.write_text(text, encoding="utf-8")
+    with pytest.raises(ceql.QueryError) as caught:
+        ceql.compile(text)
+    assert run("check", query).stderr == f"{query}: {caught.value}\n"
+
+
+def test_declared_types_need_no_note(query: Path) -> None:
+    query.write_text("CREATE STREAM S { EVENT A { x: int } }\nSELECT * FROM S WHERE A", encoding="utf-8")
+    assert run("check", query).stderr == ""
+
+
+def test_time_column(query: Path, tmp_path: Path) -> None:
+    query.write_text("SELECT * FROM S WHERE A ; B WITHIN 1 hour", encoding="utf-8")
+    events = tmp_path / "events.parquet"
+    times = pa.array([0, 1], pa.timestamp("us", tz="UTC"))
+    pa.parquet.write_table(pa.table({"sent": times, "got": times}), events)
+    assert run("check", query, "--schema", events).exit_code == 1
+    assert run("check", query, "--schema", events, "--time-column", "got").exit_code == 0
+
+
+# --- reading ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["check", "explain"])
+def test_a_dash_reads_standard_input(command: str) -> None:
+    assert run(command, "-", stdin=GOOD.encode()).exit_code == 0
+    result = run(command, "-", stdin=b"SELECT")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("-: the query ends too early, after 'SELECT'\n")
+
+
+@pytest.mark.parametrize("command", ["check", "explain"])
+def test_files_that_cannot_be_read(command: str, tmp_path: Path) -> None:
+    missing = tmp_path / "missing.ceql"
+    for path, reason in ((missing, "No such file or directory"), (tmp_path, "Is a directory")):
+        result = run(command, path)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr == f"cannot read {path}: {reason}\n"
+
+
+def test_text_that_is_not_utf_8(query: Path) -> None:
+    query.write_bytes("SELECT * FROM S WHERE Größe".encode("latin-1"))
+    result = run("check", query)
+    assert (result.exit_code, result.stderr) == (1, f"{query}: not UTF-8 at byte 24\n")
+
+
+@pytest.mark.parametrize("text", [b"\xef\xbb\xbf" + GOOD.encode(), GOOD.replace(" ", "\r\n").encode()])
+def test_byte_order_mark_and_line_ends_of_windows(query: Path, text: bytes) -> None:
+    query.write_bytes(text)
+    assert run("check", query).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("missing.parquet", None),
+        ("events.parquet", b"no parquet"),
+        ("events.arrow", b"no arrow"),
+        ("events.csv", b""),
+        ("events.jsonl", b"{"),
+        ("events.xlsx", b""),
+        ("events", b""),
+    ],
+)
+def test_schemas_that_cannot_be_read(query: Path, tmp_path: Path, name: str, content: bytes | None) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    result = run("check", query, "--schema", path)
+    assert result.exit_code not in (0, 2)
+    assert result.stdout == ""
+    assert name in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+# --- explain ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stage", ["ast", "plan", "automaton"])
+@pytest.mark.parametrize("format", ["text", "dot", "mermaid"])
+def test_explain_prints_what_the_library_explains(query: Path, stage: str, format: str) -> None:
+    result = run("explain", query, "--stage", stage, "--format", format)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == ceql.compile(GOOD).explain(stage, format=format) + "\n"  # type: ignore[arg-type]
+    assert len(result.stdout) > 50
+
+
+@pytest.mark.parametrize("stage", ["ast", "plan", "automaton"])
+def test_graphs_are_whole(query: Path, stage: str) -> None:
+    dot = run("explain", query, "--stage", stage, "--format", "dot").stdout
+    assert dot.startswith("digraph query {\n")
+    assert dot.endswith("}\n")
+    assert dot.count('"') % 2 == 0
+    mermaid = run("explain", query, "--stage", stage, "--format", "mermaid").stdout.splitlines()
+    assert mermaid[0].startswith("flowchart ")
+    assert len(mermaid) > 3
+
+
+@pytest.mark.parametrize(
+    ("clauses", "said"),
+    [
+        ("", "state: no WITHIN, so nothing expires"),
+        ("WITHIN 10 EVENTS", "10 events: first and last at most 10 positions apart"),
+        ("WITHIN 1 hour [t]", "3600 seconds by t, both ends included"),
+        ("PARTITION BY [k]", "parallel: partitions are independent"),
+        ("CONSUME BY ANY", "one task only: CONSUME BY ANY"),
+        ("LIMIT 3", "LIMIT 3 caps them"),
+    ],
+)
+def test_the_plan_says_what_a_query_costs(query: Path, clauses: str, said: str) -> None:
+    query.write_text(f"SELECT * FROM S WHERE A ; B+ {clauses}", encoding="utf-8")
+    result = run("explain", query)
+    assert result.exit_code == 0
+    assert said in result.stdout
+    assert "update: constant time per event" in result.stdout
+
+
+# --- use ----------------------------------------------------------------------------
+
+
+def test_version() -> None:
+    result = run("--version")
+    assert (result.exit_code, result.stdout) == (0, f"ceql {ceql.__version__}\n")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["check", "--help"], ["explain", "-h"]])
+def test_help(arguments: list[str]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 0
+    assert "Usage" in result.stdout
+
+
+@pytest.mark.parametrize("arguments", [["check"], ["explain"], ["unknown"], ["explain", "-", "--stage", "none"]])
+def test_wrong_use_has_exit_code_2(arguments: list[str]) -> None:
+    result = run(*arguments, stdin=GOOD.encode())
+    assert result.exit_code == 2
+    assert "Usage" in result.stderr
