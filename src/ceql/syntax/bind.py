@@ -239,12 +239,16 @@ class _Scope:
     def check_one_type(self, name: str, types: frozenset[EventType], span: Span) -> None:
         """Refuse an attribute that means different things on different event types."""
         kinds = {
-            event_type: kind_of(attributes[name]).value
-            for event_type, attributes in self.ordered(types)
-            if name in attributes
+            pair: kind_of(attributes[name]).value
+            for pair in sorted(types, key=self._order.__getitem__)
+            if name in (attributes := self.sources[pair[0]].attributes_of(pair[1]))
         }
         if len(set(kinds.values())) > 1 and pa.types.is_null(self.attributes_of(types)[name]):
-            uses = ", ".join(f"{kind} in {event_type}" for event_type, kind in kinds.items())
+            has_streams = len({stream for stream, _ in kinds}) > 1
+            uses = ", ".join(
+                f"{kind} in {f'{stream}>' if has_streams else ''}{event_type}"
+                for (stream, event_type), kind in kinds.items()
+            )
             raise Mistake(f"attribute '{name}' has several types: {uses}", span, "give them different names")
 
 

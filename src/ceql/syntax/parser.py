@@ -317,6 +317,9 @@ class _TreeBuilder(Transformer_NonRecursive):  # type: ignore[type-arg]
             return ast.Constant(-cast("int | Decimal", value.value), span=_over(meta))
         return ast.Negative(value, span=_over(meta))
 
+    def negative_number(self, meta: Meta, children: list[Any]) -> ast.Constant:
+        return ast.Constant(-_number(children[1]), span=_over(meta))
+
     def attribute(self, meta: Meta, children: list[Any]) -> ast.Attribute:
         variable, name = children
         return ast.Attribute(_name(name), _name(variable) if variable is not None else None, span=_over(meta))
@@ -405,6 +408,7 @@ def _unit(quantity: _Quantity) -> str:
         raise Mistake(f"'{quantity.unit}' is not a unit of time", span_of(quantity.unit), hint)
     word = quantity.unit.lower()
     unit = _UNIT_SYNONYMS.get(word) or word.removesuffix("s")
+    unit = _UNIT_SYNONYMS.get(unit, unit)
     if unit not in UNITS:
         known = [*(unit + "s" for unit in UNITS), *UNITS, "events"]
         hint = did_you_mean(word, known) or f"units are {', '.join(UNITS)} and events"

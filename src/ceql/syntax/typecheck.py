@@ -42,8 +42,11 @@ def bind_condition(node: ast.Predicate, kind_of_attribute: AttributeKind) -> pla
 
 
 def _described(node: ast.Predicate, kind: Kind) -> str:
-    text = str(node)
-    return f"{text if len(text) <= 40 else text[:37] + '...'} ({kind.value})"
+    return f"{_shortened(str(node))} ({kind.value})"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 40 else text[:37] + "..."
 
 
 def _constant_kind(value: ast.ConstantValue) -> Kind:
@@ -97,7 +100,10 @@ class _Binder:
         if not kind.is_numeric and kind not in _UNTYPED:
             raise Mistake(f"{_described(node, kind)} is not a number", node.span)
         if isinstance(bound, plan.Constant) and not _fits_int64(bound.value):
-            return plan.Constant(float(bound.value), Kind.FLOAT)  # type: ignore[arg-type]
+            try:
+                return plan.Constant(float(bound.value), Kind.FLOAT)  # type: ignore[arg-type]
+            except OverflowError:
+                raise Mistake(f"{_shortened(str(node))} is too large to compute with", node.span) from None
         return bound
 
     def _arithmetic(self, node: ast.Arithmetic) -> plan.Arithmetic:
