@@ -28,7 +28,7 @@ check: $(READY) ## Lint, types and the direction of imports
 	$(BIN)/lint-imports --no-cache
 
 unit: $(READY) ## All tests
-	$(BIN)/pytest -q -n auto
+	$(BIN)/pytest -q -n auto --dist loadgroup
 
 fuzz: $(READY) ## Many more random queries and streams than `make test` tries
 	CEQL_FUZZ=100 $(BIN)/pytest -q -n auto tests/test_properties.py tests/engine/test_engine_properties.py
