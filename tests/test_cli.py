@@ -49,7 +49,7 @@ def test_check_says_ok_and_what_it_could_not_check(query: Path) -> None:
     result = run("check", query)
     assert result.exit_code == 0
     assert result.stdout == f"{query}: ok\n"
-    assert result.stderr.startswith("note: names and types of attributes were not checked")
+    assert result.stderr.startswith("note: names and types of attributes are not known")
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".feather", ".csv", ".jsonl", ".ndjson", ".JSON"])
@@ -161,7 +161,8 @@ def test_schemas_that_cannot_be_read(query: Path, tmp_path: Path, name: str, con
 @pytest.mark.parametrize("format", ["text", "dot", "mermaid"])
 def test_explain_prints_what_the_library_explains(query: Path, stage: str, format: str) -> None:
     result = run("explain", query, "--stage", stage, "--format", format)
-    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("note: names and types of attributes are not known")
     assert result.stdout == ceql.compile(GOOD).explain(stage, format=format) + "\n"  # type: ignore[arg-type]
     assert len(result.stdout) > 50
 

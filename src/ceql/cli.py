@@ -16,9 +16,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import ceql
-from ceql.backends.files import EventFile, read_events, write_rows
+from ceql.backends.files import EventFile, FileError, check_suffix, read_events, write_rows
 from ceql.datasets import stocks
 from ceql.errors import CeqlError, DataError, QueryError
+from ceql.schema import Schema
+from ceql.syntax.declare import declared_schema
+from ceql.syntax.parser import parse
 
 WRONG_QUERY, WRONG_DATA = 1, 3
 """Exit codes; 2 is for wrong use of the command line."""
@@ -81,9 +84,13 @@ def check(file: QueryFile, schema: SchemaFile = None, time_column: TimeColumn = 
     """
     query = _compiled(file, schema, time_column)
     typer.echo(f"{file}: ok")
+    _note_unknown_types(query)
+
+
+def _note_unknown_types(query: ceql.Query) -> None:
     if query.schema.is_unknown and not query.tree.declarations:
-        hint = "names and types of attributes were not checked: give --schema, or declare them with CREATE STREAM"
-        typer.echo(f"note: {hint}", err=True)
+        note = "names and types of attributes are not known: give --schema, or declare them with CREATE STREAM"
+        typer.echo(f"note: {note}", err=True)
 
 
 @app.command()
@@ -101,7 +108,9 @@ def explain(
 
         ceql explain fraud.ceql --stage automaton --format dot | dot -Tsvg > fraud.svg
     """
-    typer.echo(_compiled(file, schema, time_column).explain(stage.value, format=format.value))
+    query = _compiled(file, schema, time_column)
+    typer.echo(query.explain(stage.value, format=format.value))
+    _note_unknown_types(query)
 
 
 class Shape(StrEnum):
@@ -142,7 +151,8 @@ def run(  # noqa: PLR0917
     text = _read_query(file)
     began = time.perf_counter()
     try:
-        events = read_events(input)
+        _check_output(input, output)
+        events = read_events(input, _column_types(text, type_column))
         with _progress(events) as show:
             matches = ceql.match(
                 text,
@@ -156,13 +166,33 @@ def run(  # noqa: PLR0917
             n_matches = _write(matches, output)
     except QueryError as error:
         _fail(f"{file}: {error}")
+    except FileError as error:
+        _fail(str(error), WRONG_DATA)
     except CeqlError as error:
         _fail(f"{input}: {error}", WRONG_DATA)
     except OSError as error:
         _fail(f"cannot write {output}: {error.strerror or error}", WRONG_DATA)
     seconds = time.perf_counter() - began
     rate = f"{events.n_read / seconds:,.0f} events/s"
-    typer.echo(f"{events.n_read:,} events, {n_matches:,} matches, {seconds:.2f} s, {rate}", err=True)
+    found = "1 match" if n_matches == 1 else f"{n_matches:,} matches"
+    typer.echo(f"{events.n_read:,} events, {found}, {seconds:.2f} s, {rate}", err=True)
+
+
+def _check_output(input: Path, output: Path) -> None:
+    """Refuse what could not be written before anything is read."""
+    check_suffix(output)
+    if output.exists() and input.exists() and output.samefile(input):
+        raise FileError(f"input and output are the same file: {output}")
+    if not output.absolute().parent.is_dir():
+        raise FileError(f"cannot write {output}: there is no folder {output.parent}")
+
+
+def _column_types(text: str, type_column: str) -> dict[str, pa.DataType]:
+    """Return what the query itself says of the columns: declared types, and that event types are strings."""
+    declared = declared_schema(parse(text).declarations, Schema.unknown())
+    events = [attributes for stream in declared.streams for attributes in (stream.event_types or {}).values()]
+    types = {name: data_type for attributes in events for name, data_type in attributes.items()}
+    return types | ({type_column: pa.string()} if type_column else {})
 
 
 def _write(matches: ceql.Matches, output: Path) -> int:

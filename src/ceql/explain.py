@@ -176,6 +176,17 @@ def label_text(label: Label) -> str:
     return ", ".join("marked" if name == MARK else quoted_name(name) for name in sorted(label)) or "-"
 
 
+# A backtick after the opening quote would begin Mermaid's Markdown.
+_MERMAID_ENTITIES = (
+    ("#", "#35;"),
+    ('"', "#quot;"),
+    ("`", "#96;"),
+    ("<", "#lt;"),
+    (">", "#gt;"),
+    ("\n", "<br/>"),
+)
+
+
 class _Graph:
     """Writes the same graph in DOT or in Mermaid."""
 
@@ -213,7 +224,7 @@ class _Graph:
         shown = text if len(text) <= MAX_PREDICATE_TEXT else text[: MAX_PREDICATE_TEXT - 3] + "..."
         if self.is_dot:
             return '"' + shown.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
-        for character, entity in (("#", "#35;"), ('"', "#quot;"), ("<", "#lt;"), (">", "#gt;"), ("\n", "<br/>")):
+        for character, entity in _MERMAID_ENTITIES:
             shown = shown.replace(character, entity)
         return f'"{shown}"'
 

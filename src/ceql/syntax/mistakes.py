@@ -293,6 +293,9 @@ def _accepted(error: UnexpectedToken) -> set[str]:
 def _expectation(error: UnexpectedToken, before: list[Token]) -> str | None:
     """Return the hint that says what could stand here, or what was probably meant."""
     accepted = _accepted(error)
+    habit = _sql_habit(error.token, before, accepted)
+    if habit is not None:
+        return habit
     if accepted == {"LSQB"} and _open_conditions(before) is not None:
         return _CONDITION_HINT
     if error.token.type == "DOT" and "LSQB" in accepted and before:
@@ -306,6 +309,19 @@ def _expectation(error: UnexpectedToken, before: list[Token]) -> str | None:
         return "a pattern goes on with ; : OR + :+ AS FILTER PROJECT or the next clause"
     expected = _expected_words(error)
     return f"expected {expected}" if expected else None
+
+
+def _sql_habit(token: Token, before: list[Token], accepted: set[str]) -> str | None:
+    """Return the hint for what other languages write otherwise."""
+    last = before[-1].type if before else ""
+    if last == "_IN" and token.type == "LPAR":
+        return "write IN {'a', 'b'}"
+    is_pattern = {"SEMICOLON", "COLON"} <= accepted
+    if is_pattern and token.type == "STAR":
+        return "write + for one or more; there is no sign for none or more"
+    if is_pattern and token.type in ("COMPARISON", "MORE", "_IN", "LIKE"):
+        return "WHERE takes a pattern; conditions follow it as FILTER x[...]"
+    return None
 
 
 def _expected_words(error: UnexpectedToken) -> str:
