@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -50,12 +50,13 @@ def match(
         )
         return session.feed(events)
 
+    given = events.values() if isinstance(events, Mapping) else [events]
     first = begin()
     pending = [first]
 
     def start() -> Iterator[tuple[int, Callable[[], Any]]]:
         # What can be read only once has been used up by the first reading.
-        if not pending and isinstance(events, pa.RecordBatchReader):
+        if not pending and any(isinstance(one, pa.RecordBatchReader) for one in given):
             return first.start()
         return (pending.pop() if pending else begin()).start()
 

@@ -26,12 +26,15 @@ class Batch:
     streams: IntArray | None = None
 
 
-def read(events: object, sources: Sequence[str]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Return the schema and the record batches of whatever holds events of one stream."""
+def read(events: object, like: pa.Schema | None = None) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Return the schema and the record batches of whatever holds events of one stream.
+
+    Dicts have no types: `like` gives those of the batches before.
+    """
     if isinstance(events, Sequence) and not isinstance(events, str | bytes):
         if events and all(isinstance(one, pa.RecordBatch) for one in events):
             return events[0].schema, iter(events)
-        table = _from_dicts(events)
+        table = _from_dicts(events, like)
         return table.schema, _cut(table)
     if isinstance(events, pa.RecordBatch):
         return events.schema, iter([events])
@@ -40,7 +43,10 @@ def read(events: object, sources: Sequence[str]) -> tuple[pa.Schema, Iterator[pa
     if isinstance(events, pa.RecordBatchReader):
         return events.schema, iter(events)
     if hasattr(events, "__arrow_c_stream__"):
-        reader = pa.RecordBatchReader.from_stream(events)
+        try:
+            reader = pa.RecordBatchReader.from_stream(events)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise DataError(f"cannot read events from {type(events).__name__}: {error}") from error
         return reader.schema, iter(reader)
     raise DataError(
         f"cannot read events from {type(events).__name__}",
@@ -48,16 +54,18 @@ def read(events: object, sources: Sequence[str]) -> tuple[pa.Schema, Iterator[pa
     )
 
 
-def _from_dicts(events: Sequence[Any]) -> pa.Table:
+def _from_dicts(events: Sequence[Any], like: pa.Schema | None) -> pa.Table:
     if not all(isinstance(one, Mapping) for one in events):
         raise DataError("events given as a list must all be dicts")
     names = dict.fromkeys(name for one in events for name in one)
+    types = {} if like is None else dict(zip(like.names, like.types, strict=True))
     columns = {}
-    for name in names:
+    for name in dict.fromkeys([*types, *names]):
         try:
-            columns[name] = pa.array([one.get(name) for one in events])
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise DataError(f"the values of '{name}' have no common type: {error}") from None
+            columns[str(name)] = pa.array([one.get(name) for one in events], types.get(name))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+            expected = f"are not all of type {types[name]}" if name in types else "have no common type"
+            raise DataError(f"the values of '{name}' {expected}: {error}") from None
     return pa.table(columns)
 
 
@@ -65,20 +73,30 @@ def _cut(table: pa.Table) -> Iterator[pa.RecordBatch]:
     yield from table.to_batches(max_chunksize=MAX_ROWS)
 
 
-def merged(tables: Mapping[str, object], sources: Sequence[str], order: Sequence[str]) -> tuple[pa.Table, IntArray]:
+def stream_of(tables: Mapping[str, object], name: str) -> object:
+    """Return the events of a stream that FROM reads."""
+    if name not in tables:
+        raise DataError(f"FROM reads stream '{name}', which the events lack", f"they have {listing(map(str, tables))}")
+    return tables[name]
+
+
+def merged(
+    tables: Mapping[str, object], sources: Sequence[str], order: Sequence[str], like: pa.Schema | None = None
+) -> tuple[pa.Table, IntArray]:
     """Return the streams in FROM as one table in time order, and the number of each row's stream.
 
     Ties go by the order of FROM, then by row. A column that a stream lacks is NULL in its rows.
     """
     parts, numbers = [], []
     for number, name in enumerate(sources):
-        if name not in tables:
-            raise DataError(f"FROM reads stream '{name}', which the events lack", f"they have {listing(tables)}")
-        schema, batches = read(tables[name], (name,))
+        schema, batches = read(stream_of(tables, name), like)
         part = pa.Table.from_batches(list(batches), schema)
         parts.append(part)
         numbers.append(np.full(len(part), number, np.int32))
-    whole = pa.concat_tables(parts, promote_options="permissive")
+    try:
+        whole = pa.concat_tables(parts, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise DataError(f"the columns of the streams do not fit together: {error}") from error
     streams = np.concatenate(numbers)
     if not order:
         raise DataError(
@@ -93,11 +111,36 @@ def in_order(table: pa.Table, order: Sequence[str], streams: IntArray) -> tuple[
     for name in order:
         if name not in table.column_names:
             raise missing_column(name, table.column_names)
-    position = "\0position"
-    keys = [(name, "ascending") for name in [*order, position]]
-    numbered = table.append_column(position, pa.array(np.arange(len(table))))
-    indices = pc.sort_indices(numbered, sort_keys=keys)
-    return table.take(indices), streams[indices.to_numpy()]
+    # Rows that are equal in all columns keep their order by a last one, their number.
+    keys = pa.table([*(_sortable(table[name]) for name in order), np.arange(len(table))], [*order, "\0row"])
+    indices = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names])
+    columns = [_taken(column, indices) for column in table.columns]
+    return pa.table(columns, schema=table.schema), streams[indices.to_numpy()]
+
+
+def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column as a type that Arrow can sort; decimals of less than 128 bits it sorts wrongly."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_decimal(column.type) and column.type.bit_width < 128:
+        return column.cast(pa.decimal128(column.type.precision, column.type.scale))
+    return column.cast(pa.float32()) if pa.types.is_float16(column.type) else column
+
+
+def _taken(column: pa.ChunkedArray, indices: pa.Array) -> pa.ChunkedArray:
+    """Return some rows of a column; from views Arrow cannot take any."""
+    if pa.types.is_string_view(column.type):
+        return column.cast(pa.large_string()).take(indices).cast(column.type)
+    if pa.types.is_binary_view(column.type):
+        return column.cast(pa.large_binary()).take(indices).cast(column.type)
+    return column.take(indices)
+
+
+def check_names(schema: pa.Schema) -> None:
+    """Refuse events with two columns of one name."""
+    for name in schema.names:
+        if schema.names.count(name) > 1:
+            raise DataError(f"the events have several columns '{name}'", "rename all but one")
 
 
 def missing_column(name: str, names: Iterable[str]) -> DataError:

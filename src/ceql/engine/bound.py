@@ -16,14 +16,15 @@ from ceql.engine.fold import gather
 from ceql.engine.history import History
 from ceql.engine.kernel import UNION
 from ceql.engine.keys import KeyEncoder, count_events
-from ceql.engine.matches import ResultBuilder, Shape, result_schema
+from ceql.engine.matches import ResultBuilder, Shape, as_type, result_schema
 from ceql.engine.measure import Measure
-from ceql.engine.recognizer import Events, Recognizer, may_drop_irrelevant
+from ceql.engine.recognizer import Events, Recognizer, check_size, may_drop_irrelevant
 from ceql.engine.snapshot import Content
 from ceql.engine.state import MIN_NODES
 from ceql.engine.symbols import Columns, SymbolEncoder, columns_of
 from ceql.errors import DataError
 from ceql.query import Query
+from ceql.schema import Kind, kind_of
 from ceql.syntax import plan
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
@@ -51,14 +52,19 @@ class Bound:
                 f"the events have no type column '{self.type_column}'",
                 "name it with type_column, or give type_column=None if every event has its stream's name as type",
             )
+        if self.type_column is not None and kind_of(schema.field(self.type_column).type) not in _TYPE_KINDS:
+            raise DataError(
+                f"the type column '{self.type_column}' is of type {schema.field(self.type_column).type}, not string"
+            )
         bound = query.plan
+        self._stored = pa.schema([one.with_type(_stored_type(one.type)) for one in schema])
         automaton = simplify(collapse_labels(query.automaton)) if shape == "positions" else query.automaton
         self.encoder = SymbolEncoder(Alphabet.of(automaton).guards)
         self.read = sorted(
             {name for guard in Alphabet.of(automaton).guards for one in guard for name in columns_of(one)}
             & set(schema.names)
         )
-        self.measure = Measure(bound, schema)
+        self.measure = Measure(bound, self._stored)
         self.keys = KeyEncoder(len(bound.partition_by)) if bound.partition_by else None
         self.counts_events_by_key = isinstance(bound.window, plan.EventsWindow) and self.keys is not None
         self.may_drop = may_drop_irrelevant(automaton) and not isinstance(bound.window, plan.EventsWindow)
@@ -76,7 +82,7 @@ class Bound:
         )
         self.schema = result_schema(shape, bound, schema)
         self.builder = ResultBuilder(shape, bound, self.schema)
-        self.history = History(schema) if shape != "positions" else None
+        self.history = History(self._stored) if shape != "positions" else None
         self._lacking = _lacking(query)
         self._history_limit = MIN_HISTORY
         # PERF: allocated once; fresh arrays of this size cost a page fault per 4 kB, 4 ns per event.
@@ -98,6 +104,11 @@ class Bound:
                 raise DataError(
                     f"column '{field.name}' is of type {data_type} in this batch, but {field.type} in the first"
                 )
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes that are held between batches: the run state, and the rows that results may still show."""
+        return self.recognizer.state.n_bytes + (0 if self.history is None else self.history.n_bytes)
 
     def copy_state(self) -> tuple[Any, ...]:
         """Return what `restore_state` needs to undo a batch."""
@@ -132,7 +143,7 @@ class Bound:
         if self.keys is not None:
             content["key_codes"] = self.keys.codes[:n_keys]
             for index, dictionary in enumerate(self.keys.dictionaries):
-                data_type = self.events_schema.field(self.query.plan.partition_by[index]).type
+                data_type = self._stored.field(self.query.plan.partition_by[index]).type
                 content[f"key_values_{index}"] = pa.table({"value": pa.array(list(dictionary), _plain(data_type))})
         if self.history is not None:
             live = state.data[:used][state.kind[:used] != UNION]
@@ -175,7 +186,7 @@ class Bound:
         """Yield the matches that the rows of one record batch complete."""
         state = self.recognizer.state
         first_row = state.n_events
-        part = self._without_lacking(part.select(self.events_schema.names), streams)
+        part = self._without_lacking(self._as_stored(part), streams)
         if self.history is not None:
             self.history.append(first_row, part)
         times, is_timed = self.measure.of(part, first_row)
@@ -208,6 +219,11 @@ class Bound:
         if self.counts_events_by_key:
             state.key_events = counts
 
+    def _as_stored(self, part: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the columns of the first batch, in the types that they are kept in."""
+        columns = [as_type(part.column(field.name), field.type) for field in self._stored]
+        return pa.record_batch(columns, schema=self._stored)
+
     def _slots(self, part: pa.RecordBatch, is_wanted: IntArray) -> IntArray:
         """Return the slot of each row's partition key, with room for all of them in the state."""
         assert self.keys is not None
@@ -239,13 +255,34 @@ class Bound:
 
     def forget(self) -> None:
         """Let go of rows that no open match needs, once there are many."""
-        if self.history is None or self.history.n_rows < self._history_limit:
+        if self.history is None:
+            return
+        limit = self.recognizer.max_state_bytes
+        is_too_large = limit is not None and self.n_bytes > limit
+        if self.history.n_rows < self._history_limit and not is_too_large:
             return
         state = self.recognizer.state
         self.recognizer.collect(self.measure.last)
         live = state.data[: state.n_nodes][state.kind[: state.n_nodes] != UNION]
         self.history.keep_only(live)
         self._history_limit = max(MIN_HISTORY, 2 * self.history.n_rows)
+        check_size(self.n_bytes, limit)
+
+
+_TYPE_KINDS = (Kind.STRING, Kind.UNKNOWN)
+
+
+def _stored_type(data_type: pa.DataType) -> pa.DataType:
+    """Return the type that a column is kept in: one that Arrow can take rows from, with room for any dictionary."""
+    if pa.types.is_string_view(data_type):
+        return pa.large_string()
+    if pa.types.is_binary_view(data_type):
+        return pa.large_binary()
+    if pa.types.is_decimal(data_type) and data_type.bit_width < 128:
+        return pa.decimal128(data_type.precision, data_type.scale)
+    if pa.types.is_dictionary(data_type) and data_type.index_type.bit_width < 32:
+        return pa.dictionary(pa.int32(), data_type.value_type, data_type.ordered)
+    return data_type
 
 
 def _plain(data_type: pa.DataType) -> pa.DataType:

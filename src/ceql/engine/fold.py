@@ -113,7 +113,7 @@ def _load_word(_context: Any, array: Any, _index: Any) -> Any:
 
 
 if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
-    _load_word = _load_word_uncompiled
+    _load_word = _load_word_uncompiled  # type: ignore[assignment]
 
 
 @compiled

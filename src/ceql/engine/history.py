@@ -10,6 +10,10 @@ import pyarrow as pa
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
 
+MAX_JOINED = 1 << 14
+"""Rows up to which small batches are put together."""
+
+
 class History:
     """Rows of the stream by their number: some old ones one by one, then all from some row on."""
 
@@ -46,6 +50,16 @@ class History:
             self._ids.append(ids)
             self._batches.append(batch)
             self._table = None
+            while self._is_last_small():
+                self._ids[-2:] = [np.concatenate(self._ids[-2:])]
+                self._batches[-2:] = [pa.concat_batches(self._batches[-2:])]
+
+    def _is_last_small(self) -> bool:
+        """Whether the last two batches should be one: lengths that double keep the number of batches small."""
+        if len(self._ids) < 2:
+            return False
+        before, last = len(self._ids[-2]), len(self._ids[-1])
+        return before <= 2 * last and before + last <= MAX_JOINED
 
     def column(self, name: str, rows: IntArray) -> pa.Array:
         """Return a column's values at some rows; a negative row gives NULL."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 from ceql.automaton.cea import Label
 from ceql.engine.chunk import Chunk
 from ceql.engine.history import History
-from ceql.errors import CeqlError
+from ceql.errors import CeqlError, DataError
 from ceql.syntax import plan
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
@@ -166,7 +166,7 @@ class ResultBuilder:
             is_bound = np.array([variable.name in label for label in labels], np.bool_)[chunk.labels]
             rows, matches = chunk.rows[is_bound], match_of[is_bound]
             columns.append(_variable_column(variable, rows, matches, len(chunk), history))
-        columns = [_as_type(column, field.type) for column, field in zip(columns, self.schema, strict=True)]
+        columns = [as_type(column, field.type) for column, field in zip(columns, self.schema, strict=True)]
         return pa.record_batch(columns, schema=self.schema)
 
     def _events(self, chunk: Chunk, labels: list[Label], history: History) -> pa.RecordBatch:
@@ -180,7 +180,7 @@ class ResultBuilder:
         names = pa.array([sorted(label) for label in labels], pa.list_(pa.string()))
         columns = [match_ids, names.take(pa.array(chunk.labels))]
         columns += [history.column(field.name, chunk.rows) for field in list(self.schema)[2:]]
-        columns = [_as_type(column, field.type) for column, field in zip(columns, self.schema, strict=True)]
+        columns = [as_type(column, field.type) for column, field in zip(columns, self.schema, strict=True)]
         return pa.record_batch(columns, schema=self.schema)
 
 
@@ -196,7 +196,7 @@ def _variable_column(
     data_type = variable.field.type
     struct_type = data_type.value_type if is_list else data_type
     arrays = [
-        _as_type(history.column(name, rows), one.type)
+        as_type(history.column(name, rows), one.type)
         for (name, _), one in zip(variable.attributes, struct_type, strict=True)
     ]
     mask = pa.array(rows < 0) if not is_list and len(rows) and rows.min() < 0 else None
@@ -213,5 +213,17 @@ def _empty_structs(rows: IntArray) -> pa.Array:
     return pa.array([{} if row >= 0 else None for row in rows.tolist()], pa.struct([]))
 
 
-def _as_type(array: pa.Array, data_type: pa.DataType) -> pa.Array:
-    return array if array.type == data_type else array.cast(data_type)
+def as_type(array: pa.Array, data_type: pa.DataType) -> pa.Array:
+    """Return an array as one of another type that can hold the same values; `DataError` if they do not fit."""
+    if array.type == data_type:
+        return array
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    try:
+        if not pa.types.is_dictionary(data_type):
+            return array.cast(data_type)
+        encoded = array.cast(data_type.value_type).dictionary_encode()
+        indices = encoded.indices.cast(data_type.index_type)
+    except pa.ArrowInvalid as error:
+        raise DataError(f"values do not fit type {data_type}: {error}") from error
+    return pa.DictionaryArray.from_arrays(indices, encoded.dictionary, ordered=data_type.ordered)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ceql.engine.fold import first_decrease
 from ceql.engine.symbols import stored_numbers, stored_scale
@@ -25,15 +27,17 @@ class Measure:
         self.is_float = False
         self.size: Any = None
         self.last: Any = None
+        self._type = pa.int64()
         match query.window:
             case plan.EventsWindow(count):
                 self.size = count
             case plan.AttributeWindow(attribute, _, size):
                 self.attribute = attribute
                 data_type = schema.field(attribute).type
-                self.is_float = pa.types.is_floating(data_type)
+                self._type = data_type.value_type if pa.types.is_dictionary(data_type) else data_type
+                self.is_float = pa.types.is_floating(self._type)
                 self.size = (
-                    float(size) if self.is_float else min(math.floor(Fraction(size) * _units(data_type)), 2**63 - 1)
+                    float(size) if self.is_float else min(math.floor(Fraction(size) * _units(self._type)), 2**63 - 1)
                 )
 
     def of(self, part: pa.RecordBatch, first_row: int) -> tuple[IntArray, IntArray]:
@@ -42,7 +46,7 @@ class Measure:
             self.last = np.int64(first_row + len(part) - 1)
             return np.arange(first_row, first_row + len(part), dtype=np.int64), np.empty(0, np.bool_)
         column = part.column(self.attribute)
-        values, is_valid = stored_numbers(column)
+        values, is_valid = self._numbers(column)
         if self.is_float and np.isnan(values).any():
             is_valid = ~np.isnan(values) & (is_valid if len(is_valid) else True)
         present = values[is_valid] if len(is_valid) else values
@@ -50,6 +54,22 @@ class Measure:
         if len(present):
             self.last = present[-1]
         return values, is_valid
+
+    def _numbers(self, column: pa.Array) -> tuple[IntArray, IntArray]:
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if not pa.types.is_decimal(column.type):
+            values, is_valid = stored_numbers(column)
+            # Unsigned integers are shifted, which leaves order and distances as they are.
+            return (values ^ np.int64(-(2**63)) if self._type == pa.uint64() else values), is_valid
+        width = column.type.bit_width // 64
+        words = np.frombuffer(column.buffers()[1], np.int64).reshape(-1, width)[column.offset :][: len(column)]
+        is_valid = pc.is_valid(column).to_numpy(zero_copy_only=False) if column.null_count else np.empty(0, np.bool_)
+        is_large = (words[:, 1:] != words[:, :1] >> 63).any(axis=1) & (is_valid if len(is_valid) else True)
+        if is_large.any():
+            value = column[int(np.flatnonzero(is_large)[0])]
+            raise DataError(f"a window cannot measure '{self.attribute}' = {value}: it has more than 18 digits")
+        return np.ascontiguousarray(words[:, 0]), is_valid
 
     def _check_order(self, present: IntArray, is_valid: IntArray, first_row: int) -> None:
         if not len(present):
@@ -62,14 +82,26 @@ class Measure:
 
     def _refuse(self, at: Any, earlier: Any, later: Any, first_row: int) -> None:
         raise DataError(
-            f"time runs backwards at row {first_row + int(at)}: '{self.attribute}' is {later} after {earlier}",
+            f"time runs backwards at row {first_row + int(at)}: "
+            f"'{self.attribute}' is {self._shown(later)} after {self._shown(earlier)}",
             "give sort=True, or sort the events",
         )
+
+    def _shown(self, value: Any) -> str:
+        """Return a measure as the column has it."""
+        if pa.types.is_timestamp(self._type) or pa.types.is_date(self._type):
+            stored = pa.int32() if pa.types.is_date32(self._type) else pa.int64()
+            return str(pa.array([int(value)], stored).view(self._type).cast(pa.string())[0])
+        if pa.types.is_decimal(self._type):
+            return str(Decimal(int(value)).scaleb(-self._type.scale))
+        return str(int(value) + 2**63 if self._type == pa.uint64() else value)
 
 
 def _units(data_type: pa.DataType) -> Any:
     """Return how many stored units make one unit of a window's size (a nanosecond for times)."""
-    scale = stored_scale(data_type)
+    if pa.types.is_decimal(data_type):
+        return Fraction(10) ** data_type.scale
+    scale = Fraction(1) if data_type == pa.uint64() else stored_scale(data_type)
     if scale is None:
         raise DataError(f"a window cannot measure a column of type {data_type}")
     return scale

@@ -225,11 +225,7 @@ class Recognizer:
         wanted = 4 * state.n_nodes + 2 * n_keys + MIN_NODES
         if wanted > len(state.kind):
             state.make_room_for_nodes(wanted)
-        if self.max_state_bytes is not None and state.n_bytes > self.max_state_bytes:
-            raise DataError(
-                f"the state takes {state.n_bytes} bytes, more than max_state_bytes = {self.max_state_bytes}",
-                "shorten the window, add PARTITION BY or CONSUME BY, or raise the limit",
-            )
+        check_size(state.n_bytes, self.max_state_bytes)
 
     def collect(self, now: Any) -> None:
         """Drop from the arena what can no longer be part of a match, `now` being the last measure."""
@@ -266,6 +262,15 @@ class Recognizer:
             new_pool,
         )
         state.pool = new_pool
+
+
+def check_size(n_bytes: int, limit: int | None) -> None:
+    """Refuse to hold more than the user allows."""
+    if limit is not None and n_bytes > limit:
+        raise DataError(
+            f"the state takes {n_bytes} bytes, more than max_state_bytes = {limit}",
+            "shorten the window, add PARTITION BY or CONSUME BY, or raise the limit",
+        )
 
 
 def may_drop_irrelevant(cea: CEA) -> bool:

@@ -14,9 +14,9 @@ from ceql.automaton.lazy import DEFAULT_CAPACITY
 from ceql.engine import batch as batches
 from ceql.engine import snapshot as snapshots
 from ceql.engine.bound import Bound
-from ceql.engine.matches import SHAPES, Matches, Shape
+from ceql.engine.matches import SHAPES, Matches, Shape, result_schema
 from ceql.engine.recognizer import DEFAULT_CHUNK
-from ceql.errors import DataError, QueryError
+from ceql.errors import DataError, QueryError, SnapshotError
 from ceql.query import Query, compile
 from ceql.syntax import plan
 from ceql.syntax.parser import parse
@@ -83,13 +83,12 @@ class Session:
         if self._bound is None:
             return Stats(0, 0, 0, 0, 0, 0)
         state = self._bound.recognizer.state
-        held = self._bound.history.n_bytes if self._bound.history is not None else 0
         return Stats(
             state.n_events,
             state.n_matches,
             state.n_dropped,
             state.n_nodes,
-            state.n_bytes + held,
+            self._bound.n_bytes,
             self._bound.recognizer.memo.size,
         )
 
@@ -100,6 +99,9 @@ class Session:
         """
         self._finish()
         schema, parts, streams = self._parts(events)
+        if not schema.names:
+            return self._no_matches()
+        batches.check_names(schema)
         bound = self._bound or self._bind(schema)
         bound.check_schema(schema)
         started = iter([self._recognise(bound, parts, streams)])
@@ -135,18 +137,25 @@ class Session:
         shape or release is refused.
         """
         session = cls(query, **options)
-        content = snapshots.read(session._identity(), snapshot)
-        if content["is_bound"]:
-            schema = content["events"].schema
-            session._bound = session._bind(schema)
-            session._bound.take(content)
+        try:
+            content = snapshots.read(session._identity(), snapshot)
+            if content["is_bound"]:
+                schema = content["events"].schema
+                session._bound = session._bind(schema)
+                session._bound.take(content)
+        except (LookupError, TypeError, ValueError, pa.ArrowException) as error:
+            raise SnapshotError(f"the snapshot is damaged: {error!r}") from error
         return session
 
     def _identity(self) -> str:
         text = self._given if isinstance(self._given, str) else self._given.text
-        return snapshots.fingerprint(
-            __version__, parse(text), self.shape, self.type_column, self.time_column, self.order_by
-        )
+        return snapshots.fingerprint(__version__, parse(text), self.shape, self.type_column, *self._order())
+
+    def _order(self) -> tuple[str | None, tuple[str, ...]]:
+        """Return the time column and the columns that order events: those of the query where none are given here."""
+        if isinstance(self._given, Query):
+            return self.time_column or self._given.time_column, self.order_by or self._given.order_by
+        return self.time_column, self.order_by
 
     def _finish(self) -> None:
         """Run to the end of the last batch, passing over matches that were not read."""
@@ -158,37 +167,42 @@ class Session:
             finally:
                 self._is_read, self._unread = True, None
 
+    def _no_matches(self) -> Matches:
+        """Return the matches of an empty list: it has no columns that the query could be bound to."""
+        query = self._given if isinstance(self._given, Query) else compile(self._given)
+        columns = {name: data_type for stream in query.schema.streams for name, data_type in stream.columns.items()}
+        schema = result_schema(self.shape, query.plan, pa.schema(list(columns.items())))
+        return Matches(schema, query.plan, lambda: iter(()))
+
     def _parts(self, events: object) -> tuple[pa.Schema, Iterator[pa.RecordBatch], IntArray | None]:
+        like = None if self._bound is None else self._bound.events_schema
+        time_column, order_by = self._order()
+        order = [time_column] if time_column is not None else list(order_by)
         if isinstance(events, Mapping):
-            sources = self._sources(events)
-            order = [self.time_column] if self.time_column is not None else list(self.order_by)
-            table, streams = batches.merged(events, sources, order or self._window_attribute(events))
+            sources = self._sources()
             if len(sources) > 1:
+                table, streams = batches.merged(events, sources, order or self._window_attribute(), like)
                 return table.schema, iter(table.combine_chunks().to_batches() or [_no_rows(table.schema)]), streams
-            return table.schema, iter(table.to_batches()), None
-        schema, parts = batches.read(events, ())
-        if self.sort:
-            order = [self.time_column] if self.time_column is not None else list(self.order_by)
+            events = batches.stream_of(events, sources[0])
+        schema, parts = batches.read(events, like)
+        if self.sort and schema.names:
             table = pa.Table.from_batches(list(parts), schema)
-            table, _ = batches.in_order(table, order or self._window_attribute(schema), np.zeros(len(table), np.int32))
+            table, _ = batches.in_order(table, order or self._window_attribute(), np.zeros(len(table), np.int32))
             parts = iter(table.to_batches())
         return schema, parts, None
 
-    def _sources(self, events: Mapping[str, object]) -> list[str]:
+    def _sources(self) -> list[str]:
         query = self._given if isinstance(self._given, Query) else compile(self._given)
         return [name.text for name in query.tree.sources]
 
-    def _window_attribute(self, events: object) -> list[str]:
-        query = self._compiled(events)
+    def _window_attribute(self) -> list[str]:
+        query = self._given if isinstance(self._given, Query) else compile(self._given)
         return [query.plan.window.attribute] if isinstance(query.plan.window, plan.AttributeWindow) else []
 
     def _compiled(self, events: object) -> Query:
         """Return the query bound to the types that the events really have."""
         text = self._given if isinstance(self._given, str) else self._given.text
-        time_column, order_by = self.time_column, self.order_by
-        if isinstance(self._given, Query):
-            time_column = time_column or self._given.time_column
-            order_by = order_by or self._given.order_by
+        time_column, order_by = self._order()
         try:
             return compile(text, events, time_column=time_column, order_by=order_by)
         except QueryError as error:
@@ -197,7 +211,11 @@ class Session:
             raise
 
     def _bind(self, schema: pa.Schema) -> Bound:
-        sources = self._sources({})
+        sources = self._sources()
+        time_column, order_by = self._order()
+        for name in (time_column, *order_by):
+            if name is not None and name not in schema.names:
+                raise batches.missing_column(name, schema.names)
         described = schema if len(sources) == 1 else dict.fromkeys(sources, schema)
         return Bound(
             self._compiled(described),

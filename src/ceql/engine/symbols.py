@@ -324,6 +324,8 @@ def stored_scale(data_type: pa.DataType) -> Fraction | None:
         return Fraction(1, _NANOSECONDS[data_type.unit])
     if pa.types.is_date32(data_type):
         return Fraction(1, 24 * 3600 * 10**9)
+    if pa.types.is_date64(data_type):
+        return Fraction(1, 10**6)
     if pa.types.is_decimal128(data_type) and data_type.precision <= 18 and data_type.scale >= 0:
         return Fraction(10**data_type.scale)
     is_plain = pa.types.is_floating(data_type) or (pa.types.is_integer(data_type) and data_type != pa.uint64())
@@ -451,7 +453,7 @@ def stored_numbers(array: pa.Array) -> tuple[IntArray, IntArray]:
     if pa.types.is_decimal128(data_type):
         words = np.frombuffer(array.buffers()[1], np.int64)
         return words[2 * array.offset : 2 * (array.offset + len(array)) : 2], is_valid
-    if pa.types.is_timestamp(data_type):
+    if pa.types.is_timestamp(data_type) or pa.types.is_date64(data_type):
         array = array.view(pa.int64())
     elif pa.types.is_date32(data_type):
         array = array.view(pa.int32())
@@ -516,6 +518,6 @@ def _values(array: pa.Array) -> list[Any]:
     if not pa.types.is_timestamp(array.type) and not pa.types.is_date(array.type):
         values: list[Any] = array.to_pylist()
         return values
-    unit = 10**6 if pa.types.is_date64(array.type) else int(1 / stored_scale(array.type))  # type: ignore[operator]
+    unit = int(1 / stored_scale(array.type))  # type: ignore[operator]
     stored = array.view(pa.int32() if pa.types.is_date32(array.type) else pa.int64())
     return [None if value is None else value * unit for value in stored.to_pylist()]

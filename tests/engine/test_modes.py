@@ -1,0 +1,134 @@
+"""The kernel as Python, with checked indices, and where no folder for its cache can be written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numba
+import pytest
+
+from ceql.engine import compiled as compiled_module
+from ceql.engine.compiled import compiled
+
+TESTS = Path(__file__).parent.parent
+
+
+def run(script: str, *warnings: str, **environment: str) -> str:
+    """Run a script in a process of its own, warnings being errors, and return what it prints."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
+    options = [part for one in ("error", *warnings) for part in ("-W", one)]
+    done = subprocess.run(
+        [sys.executable, *options, "-c", script],
+        env=kept | {"PYTHONPATH": str(TESTS)} | environment,
+        cwd=TESTS,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+UNCOMPILED = """
+import cases, test_spec
+chosen = test_spec.CASES[::12]
+for case in chosen:
+    for name in ("engine", "engine-collecting", "engine-tight"):
+        cases.check(case, case.compile().plan.limit, test_spec.EVALUATORS[name](case))
+print(len(chosen))
+"""
+
+
+def test_the_kernel_as_python() -> None:
+    # Hashing wraps around, which NumPy's scalars warn of and compiled code does not.
+    printed = run(UNCOMPILED, "ignore:overflow encountered:RuntimeWarning", NUMBA_DISABLE_JIT="1")
+    assert int(printed) > 10
+
+
+CHECKED = """
+import random, sys
+from numba.core import caching
+# Nothing but a folder that is named explicitly: neither that of the source nor the user's is writable.
+locators = caching.CacheImpl._locator_classes
+caching.CacheImpl._locator_classes = [one for one in locators if "UserProvided" in one.__name__]
+import numba
+assert numba.config.BOUNDSCHECK and not numba.config.CACHE_DIR
+import pyarrow as pa
+import ceql, cases, test_spec
+assert not numba.config.CACHE_DIR
+for case in test_spec.CASES[::4]:
+    cases.check(case, case.compile().plan.limit, test_spec.EVALUATORS["engine-tight"](case))
+queries = [
+    f"SELECT {strategy} * FROM S WHERE {formula} {partition} {window} {rest}"
+    for strategy, formula, partition, window, rest in [
+        ("ALL", "A AS a ; B AS b ; C AS c", "", "WITHIN 9 [t]", ""),
+        ("ALL", "A ; (B OR C)+ ; A", "PARTITION BY [k]", "WITHIN 8 EVENTS", "LIMIT 5"),
+        ("NEXT", "A ; B+ ; C", "PARTITION BY [k]", "WITHIN 9 [t]", ""),
+        ("MAX", "A+ ; C", "", "WITHIN 7 EVENTS", ""),
+        ("ALL", "A ; B ; C", "PARTITION BY [k, s]", "WITHIN 30 [t]", "CONSUME BY ANY"),
+    ]
+]
+for seed, query in enumerate(queries):
+    chance = random.Random(seed)
+    rows = [
+        {"type": chance.choice("ABC"), "t": at // 3, "k": chance.choice([1, 2, None]), "s": chance.choice(["", "é"])}
+        for at in range(2000)
+    ]
+    whole = ceql.match(query, rows).to_arrow()
+    session = ceql.Session(query, chunk_size=3)
+    parts = [session.feed(rows[at:at + 97]).to_arrow() for at in range(0, len(rows), 97)]
+    assert pa.concat_tables(parts) == whole and len(whole)
+print("checked")
+"""
+
+
+def test_checked_indices_and_a_cache_among_temporary_files(tmp_path: Path) -> None:
+    assert run(CHECKED, NUMBA_BOUNDSCHECK="1", TMPDIR=str(tmp_path)) == "checked\n"
+    assert [path for path in tmp_path.rglob("*.nbi") if path.name.startswith("kernel.advance")]
+
+
+def add(left: int, right: int) -> int:
+    return left + right
+
+
+@pytest.mark.parametrize("n_failures", [0, 1, 2])
+def test_folders_are_tried_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, n_failures: int
+) -> None:
+    settings: Any = numba.config
+    given, asked = settings.CACHE_DIR, []
+
+    def njit(*, nogil: bool, cache: bool = False) -> Any:
+        asked.append((cache, settings.CACHE_DIR))
+        if cache and len(asked) <= n_failures:
+            raise RuntimeError("cannot cache function: no locator available")
+        return lambda function: function
+
+    monkeypatch.setattr(compiled_module, "njit", njit)
+    monkeypatch.setattr(compiled_module.tempfile, "gettempdir", lambda: str(tmp_path))
+    assert compiled(add)(1, 2) == 3
+    assert [cache for cache, _ in asked] == [[True], [True, True], [True, True, False]][n_failures]
+    assert all(folder.startswith(str(tmp_path)) for _, folder in asked[1:2])
+    assert given == settings.CACHE_DIR
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs POSIX permissions")
+@pytest.mark.parametrize("mode", [0o700, 0o777])
+def test_a_folder_that_others_can_write_is_not_trusted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: int
+) -> None:
+    monkeypatch.setattr(compiled_module.tempfile, "gettempdir", lambda: str(tmp_path))
+    folder = tmp_path / f"ceql-numba-{os.getuid()}"
+    folder.mkdir()
+    folder.chmod(mode)
+    assert list(compiled_module._folders("given")) == (["given", str(folder)] if mode == 0o700 else ["given"])
+
+
+def test_no_folder_for_temporary_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(compiled_module.tempfile, "gettempdir", lambda: str(tmp_path / "file"))
+    assert list(compiled_module._folders("")) == [""]

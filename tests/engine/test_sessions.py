@@ -1,0 +1,313 @@
+"""Sessions: batches, snapshots in other processes, errors that leave everything as it was."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import ceql
+from ceql.engine import recognizer as recognizer_module
+from ceql.engine.session import Session
+
+TESTS = Path(__file__).parent.parent
+SCHEMA = pa.schema(
+    [("type", pa.string()), ("t", pa.int64()), ("k", pa.string()), ("x", pa.float64()), ("d", pa.string())]
+)
+
+
+def stream(n_events: int = 120) -> pa.Table:
+    """Return events that look random and are always the same."""
+    random = Random(7)
+    rows = [
+        {
+            "type": random.choice("AABC"),
+            "t": at // 2,
+            "k": random.choice(["p", "q", "é", None]),
+            "x": float(random.randrange(8)),
+            "d": f"row {at}",
+        }
+        for at in range(n_events)
+    ]
+    return pa.Table.from_pylist(rows, SCHEMA)
+
+
+QUERIES = {
+    "sequence": "SELECT * FROM S WHERE A AS a ; B AS b ; C AS c WITHIN 12 [t]",
+    "iteration": "SELECT * FROM S WHERE A AS a ; B+ AS b ; C AS c WITHIN 8 EVENTS",
+    "partitions": "SELECT * FROM S WHERE A AS a ; B AS b PARTITION BY [k] WITHIN 20 EVENTS",
+    "limit": "SELECT * FROM S WHERE A AS a ; (A OR B) AS b ; C AS c WITHIN 15 [t] LIMIT 3",
+    "next": "SELECT NEXT * FROM S WHERE A ; B+ ; C PARTITION BY [k] WITHIN 10 [t]",
+    "last": "SELECT LAST * FROM S WHERE A ; B+ ; C WITHIN 10 EVENTS LIMIT 1",
+    "max": "SELECT MAX * FROM S WHERE A+ ; C FILTER A[x > 3] WITHIN 5 [t]",
+    "strict": "SELECT STRICT * FROM S WHERE A :+ ; B",
+    "any": "SELECT * FROM S WHERE A ; B ; C PARTITION BY [k] CONSUME BY ANY",
+    "consume": "SELECT * FROM S WHERE A ; B ; C PARTITION BY [k] CONSUME BY PARTITION LIMIT 2",
+    "none": "SELECT NONE FROM S WHERE A ; C WITHIN 3 [t]",
+}
+queries = pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+shapes = pytest.mark.parametrize("shape", ["matches", "events", "positions"])
+
+
+def rows_of(query: str, parts: list[Any], **options: Any) -> list[Any]:
+    session = Session(query, **options)
+    return [row for part in parts for row in session.feed(part).to_arrow().to_pylist()]
+
+
+def parts_of(table: pa.Table, size: int) -> list[pa.Table]:
+    return [table.slice(at, size) for at in range(0, len(table), size)]
+
+
+@shapes
+@queries
+def test_any_cutting_gives_the_same_rows(query: str, shape: str) -> None:
+    table = stream()
+    whole = rows_of(query, [table], shape=shape)
+    # A match that selects nothing has no rows where each row is an event.
+    assert bool(whole) == (shape != "events" or "NONE" not in query)
+    for size in (1, 7, 50):
+        assert rows_of(query, parts_of(table, size), shape=shape) == whole
+
+
+@queries
+def test_one_session_equals_match(query: str) -> None:
+    table = stream()
+    assert rows_of(query, [table]) == ceql.match(query, table).to_arrow().to_pylist()
+
+
+GO_ON = """
+import sys, pyarrow as pa
+from pathlib import Path
+from ceql import Session
+from engine.test_sessions import QUERIES, stream
+folder, shape, at = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+for name, query in QUERIES.items():
+    session = Session.restore(query, (folder / name).read_bytes(), shape=shape)
+    table = session.feed(stream().slice(at)).to_arrow()
+    with pa.ipc.new_file(str(folder / f"{name}.arrow"), table.schema) as file:
+        file.write_table(table)
+"""
+
+
+@pytest.mark.parametrize(("shape", "at"), [("matches", 57), ("events", 60), ("positions", 1)])
+def test_a_snapshot_goes_on_in_another_process(tmp_path: Path, shape: Any, at: int) -> None:
+    table = stream()
+    for name, query in QUERIES.items():
+        session = Session(query, shape=shape)
+        session.feed(table.slice(0, at)).count()
+        (tmp_path / name).write_bytes(session.snapshot())
+    # Other hashes of strings: whatever were ordered by them would come out differently.
+    environment = os.environ | {"PYTHONHASHSEED": "4711", "PYTHONPATH": str(TESTS)}
+    arguments = [sys.executable, "-c", GO_ON, str(tmp_path), shape, str(at)]
+    subprocess.run(arguments, check=True, env=environment, cwd=TESTS)
+    for name, query in QUERIES.items():
+        session = Session(query, shape=shape)
+        first = session.feed(table.slice(0, at)).to_arrow()
+        second = pa.ipc.open_file(tmp_path / f"{name}.arrow").read_all()
+        whole = Session(query, shape=shape).feed(table).to_arrow()
+        assert first.to_pylist() + second.to_pylist() == whole.to_pylist(), name
+        assert second.schema == whole.schema
+
+
+def test_a_snapshot_before_the_first_batch() -> None:
+    query = QUERIES["sequence"]
+    session = Session.restore(query, Session(query).snapshot())
+    assert session.feed(stream()).to_arrow() == Session(query).feed(stream()).to_arrow()
+
+
+def test_counters_survive_a_snapshot() -> None:
+    session = Session(QUERIES["partitions"])
+    n_matches = session.feed(stream()).count()
+    restored = Session.restore(QUERIES["partitions"], session.snapshot())
+    assert (restored.stats.events, restored.stats.matches) == (120, n_matches)
+    assert restored.stats.live_nodes == session.stats.live_nodes > 0
+    assert restored.stats.state_bytes > 0
+
+
+# --- matches that are not read ------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_read", [0, 1, 5])
+@queries
+def test_matches_not_read_are_passed_over(query: str, n_read: int) -> None:
+    table = stream()
+    session = Session(query, chunk_size=2)
+    read = []
+    matches = session.feed(table.slice(0, 80))
+    for match in matches if n_read else ():
+        read.append(match)
+        if len(read) == n_read:
+            break
+    rest = session.feed(table.slice(80)).to_arrow().to_pylist()
+    expected = Session(query)
+    first = expected.feed(table.slice(0, 80)).count()
+    assert len(read) == min(n_read, first)
+    assert rest == expected.feed(table.slice(80)).to_arrow().to_pylist()
+    assert session.stats.events == len(table)
+
+
+def test_a_batch_that_nobody_asks_for_still_counts() -> None:
+    query = QUERIES["sequence"]
+    session = Session(query)
+    session.feed(stream().slice(0, 80))
+    restored = Session.restore(query, session.snapshot())
+    assert restored.stats.events == 80
+    expected = rows_of(query, [stream()])
+    assert restored.feed(stream().slice(80)).count() == sum(row["c"]["t"] >= 40 for row in expected)
+
+
+def test_a_reader_that_was_overtaken_hears_of_it() -> None:
+    session = Session(QUERIES["sequence"], chunk_size=2)
+    batches = session.feed(stream()).batches()
+    assert len(next(batches)) == 2
+    session.feed(stream(0))
+    with pytest.raises(ceql.DataError, match="passed over"):
+        list(batches)
+
+
+def test_a_batch_is_read_once() -> None:
+    session = Session(QUERIES["sequence"])
+    matches = session.feed(stream())
+    assert matches.count() > 0
+    with pytest.raises(ceql.DataError, match="read already"):
+        matches.count()
+
+
+def test_a_preview_uses_up_a_batch_but_not_the_session() -> None:
+    query = QUERIES["sequence"]
+    session = Session(query, chunk_size=2)
+    assert "<table>" in session.feed(stream().slice(0, 80))._repr_html_()
+    expected = Session(query)
+    expected.feed(stream().slice(0, 80)).count()
+    assert session.feed(stream().slice(80)).to_arrow() == expected.feed(stream().slice(80)).to_arrow()
+
+
+# --- errors -------------------------------------------------------------------------
+
+
+class InterruptedFeedError(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("error", "n_calls"), [(KeyboardInterrupt, 0), (KeyboardInterrupt, 2), (InterruptedFeedError, 1)]
+)
+@queries
+def test_an_interrupted_batch_is_undone(
+    monkeypatch: pytest.MonkeyPatch, query: str, n_calls: int, error: type[BaseException]
+) -> None:
+    table = stream()
+    # Chunks of one match: the kernel is called again after each.
+    session = Session(query, shape="events", chunk_size=1)
+    first = session.feed(table.slice(0, 60)).to_arrow().to_pylist()
+    before = session.stats
+    advance, calls = recognizer_module.Recognizer._advance, []
+
+    def interrupted(self: Any, *arguments: Any, **options: Any) -> int:
+        calls.append(None)
+        if len(calls) > n_calls:
+            raise error
+        return advance(self, *arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(recognizer_module.Recognizer, "_advance", interrupted)
+        with pytest.raises(error):
+            session.feed(table.slice(60)).to_arrow()
+    assert (session.stats.events, session.stats.matches) == (before.events, before.matches)
+    assert first + session.feed(table.slice(60)).to_arrow().to_pylist() == rows_of(query, [table], shape="events")
+
+
+@queries
+def test_a_refused_batch_is_undone(query: str) -> None:
+    table = stream()
+    session = Session(query, shape="events")
+    first = session.feed(table.slice(0, 60)).to_arrow().to_pylist()
+    before = session.stats
+
+    def failing() -> Any:
+        yield from table.slice(60, 30).to_batches()
+        raise InterruptedFeedError
+
+    with pytest.raises(InterruptedFeedError):
+        session.feed(pa.RecordBatchReader.from_batches(SCHEMA, failing())).count()
+    assert session.stats.events == before.events
+    assert session.stats.matches == before.matches
+    rest = session.feed(table.slice(60)).to_arrow().to_pylist()
+    assert first + rest == rows_of(query, [table], shape="events")
+
+
+def test_match_ids_are_the_same_after_an_error() -> None:
+    query = "SELECT * FROM S WHERE A ; C"
+    events = [{"type": one} for one in "AAC"]
+    session = Session(query, shape="events")
+
+    def failing() -> Any:
+        yield pa.RecordBatch.from_pylist(events)
+        raise InterruptedFeedError
+
+    matches = session.feed(pa.RecordBatchReader.from_batches(pa.schema([("type", pa.string())]), failing())).batches()
+    first = next(matches).to_pylist()
+    with pytest.raises(InterruptedFeedError):
+        next(matches)
+    assert session.feed(events).to_arrow().to_pylist() == first
+
+
+def test_a_first_batch_that_fails_binds_nothing() -> None:
+    session = Session("SELECT * FROM S WHERE A ; B WITHIN 5 [t]")
+    with pytest.raises(ceql.DataError, match="time runs backwards at row 1: 't' is 1 after 2"):
+        session.feed(pa.table({"type": ["A", "B"], "t": [2, 1]})).count()
+    assert session.query is None
+    assert session.feed(pa.table({"type": ["A", "B"], "t": [1.0, 2.0]})).count() == 1
+
+
+@pytest.mark.parametrize("batch", [0, 1])
+def test_time_that_runs_backwards(batch: int) -> None:
+    session = Session("SELECT * FROM S WHERE A ; B WITHIN 5 [t]")
+    parts = [pa.table({"type": ["A"], "t": [7]}), pa.table({"type": ["A", "B"], "t": [7, 8]})]
+    session.feed(parts[0]).count()
+    if batch:
+        session.feed(parts[1]).count()
+    before = session.snapshot()
+    with pytest.raises(ceql.DataError, match=rf"at row {2 + 2 * batch}: 't' is 6 after 9"):
+        session.feed(pa.table({"type": ["C", "B"], "t": [9, 6]})).count()
+    assert session.snapshot() == before
+    assert session.feed(pa.table({"type": ["B"], "t": [9]})).count() == 1 + batch
+
+
+def test_max_state_bytes() -> None:
+    # The limit is looked at when the arena is full, so there must be more than fits at first.
+    query = "SELECT * FROM S WHERE A ; B"
+    table = pa.table({"type": ["A"] * 20_000})
+    session = Session(query, max_state_bytes=5_000_000, shape="positions")
+    session.feed(table).count()
+    n_events = session.stats.events
+    large = pa.table({"type": ["A"] * 400_000})
+    with pytest.raises(ceql.DataError, match="more than max_state_bytes = 5000000"):
+        session.feed(large).count()
+    assert session.feed([{"type": "B"}]).count() == n_events
+
+
+def test_max_state_bytes_counts_the_rows_that_are_kept() -> None:
+    query = "SELECT * FROM S WHERE A ; B WITHIN 100 EVENTS"
+    kept = pa.table({"type": ["A"] * 10, "text": ["x" * 200_000] * 10})
+    session = Session(query, max_state_bytes=5_000_000)
+    for _ in range(5):
+        session.feed(kept.slice(0, 1)).count()
+    # Rows that no open match needs are let go first.
+    for _ in range(5):
+        session.feed(pa.table({"type": ["C"] * 101, "text": ["x" * 40_000] * 101})).count()
+    assert session.stats.state_bytes < 5_000_000
+    with pytest.raises(ceql.DataError, match="more than max_state_bytes = 5000000"):
+        session.feed(pa.concat_tables([kept] * 3)).count()
+    assert session.stats.events == 510
+
+
+def test_options_that_do_not_exist() -> None:
+    with pytest.raises(ValueError, match="unknown shape 'rows'"):
+        Session("SELECT * FROM S WHERE A", shape="rows")  # type: ignore[arg-type]
