@@ -42,7 +42,14 @@ class Bound:
     """A query bound to the schema of the events: program, memo and run state side by side."""
 
     def __init__(
-        self, query: Query, schema: pa.Schema, *, shape: Shape, type_column: str | None, **options: Any
+        self,
+        query: Query,
+        schema: pa.Schema,
+        *,
+        shape: Shape,
+        type_column: str | None,
+        time_column: str | None,
+        **options: Any,
     ) -> None:
         self.query = query
         self.events_schema = schema
@@ -50,7 +57,7 @@ class Bound:
         if self.type_column is not None and self.type_column not in schema.names:
             raise DataError(
                 f"the events have no type column '{self.type_column}'",
-                "name it with type_column, or give type_column=None if every event has its stream's name as type",
+                "name it with type_column (--type-column); give None ('') if every event has its stream's name as type",
             )
         if self.type_column is not None and kind_of(schema.field(self.type_column).type) not in _TYPE_KINDS:
             raise DataError(
@@ -64,7 +71,9 @@ class Bound:
             {name for guard in Alphabet.of(automaton).guards for one in guard for name in columns_of(one)}
             & set(schema.names)
         )
-        self.measure = Measure(bound, self._stored)
+        self.measure = Measure(bound.window, self._stored)
+        is_measured = time_column is None or time_column == self.measure.attribute
+        self.clock = None if is_measured or time_column is None else Measure.ordering(time_column, self._stored)
         self.keys = KeyEncoder(len(bound.partition_by)) if bound.partition_by else None
         self.counts_events_by_key = isinstance(bound.window, plan.EventsWindow) and self.keys is not None
         self.may_drop = may_drop_irrelevant(automaton) and not isinstance(bound.window, plan.EventsWindow)
@@ -113,11 +122,14 @@ class Bound:
     def copy_state(self) -> tuple[Any, ...]:
         """Return what `restore_state` needs to undo a batch."""
         history = None if self.history is None else self.history.copy()
-        return self.recognizer.state.copy(), history, self.measure.last, self.builder.last_end, self.builder.ordinal
+        times = [one.last for one in self._clocks]
+        return self.recognizer.state.copy(), history, times, self.builder.last_end, self.builder.ordinal
 
     def restore_state(self, copied: tuple[Any, ...]) -> None:
         """Undo all batches since the copy."""
-        self.recognizer.state, self.history, self.measure.last, self.builder.last_end, self.builder.ordinal = copied
+        self.recognizer.state, self.history, times, self.builder.last_end, self.builder.ordinal = copied
+        for one, last in zip(self._clocks, times, strict=True):
+            one.last = last
 
     def content(self) -> Content:
         """Return what must outlive the process: the run state, the keys, and the rows that are still needed."""
@@ -136,7 +148,7 @@ class Bound:
             **{name: getattr(state, name)[:n_keys] for name in KEY_ARRAYS},
             "pool": state.pool[: state.pool_length],
             "counters": [state.n_events, state.n_matches, state.n_dropped],
-            "last": None if self.measure.last is None else self.measure.last.item(),
+            "last": [None if one.last is None else one.last.item() for one in self._clocks],
             "ordinal": [self.builder.last_end, self.builder.ordinal],
             "events": self.events_schema.empty_table(),
         }
@@ -167,7 +179,7 @@ class Bound:
         state.pool = np.zeros(max(1024, 2 * len(content["pool"])), np.int32)
         state.pool[: len(content["pool"])] = content["pool"]
         state.n_events, state.n_matches, state.n_dropped = content["counters"]
-        self.measure.last = None if content["last"] is None else self.recognizer.number(content["last"])
+        self._take_times(content["last"])
         self.builder.last_end, self.builder.ordinal = content["ordinal"]
         if self.keys is not None:
             values = [
@@ -177,6 +189,10 @@ class Bound:
         if self.history is not None:
             for part in content["rows"].combine_chunks().to_batches():
                 self.history.append_rows(content["row_ids"], part)
+
+    def _take_times(self, times: list[float | None]) -> None:
+        for one, last in zip(self._clocks, times, strict=True):
+            one.last = None if last is None else (np.float64 if one.is_float else np.int64)(last)
 
     def build(self, chunk: Chunk) -> pa.RecordBatch:
         """Return the result rows of some matches."""
@@ -189,7 +205,8 @@ class Bound:
         part = self._without_lacking(self._as_stored(part), streams)
         if self.history is not None:
             self.history.append(first_row, part)
-        times, is_timed = self.measure.of(part, first_row)
+        times, is_timed = self._times(part, first_row)
+        state.n_dropped += self._n_left_out(part, is_timed)
         slots = np.empty(0, np.int32)
         if self.counts_events_by_key:
             # Until the end of the batch the state keeps the old counts: a collection in between
@@ -218,6 +235,26 @@ class Bound:
         state.n_events += len(part)
         if self.counts_events_by_key:
             state.key_events = counts
+
+    def _times(self, part: pa.RecordBatch, first_row: int) -> tuple[IntArray, IntArray]:
+        """Return each row's measure and which rows have one, having checked that time does not run backwards."""
+        if self.clock is not None:
+            self.clock.of(part, first_row)
+        return self.measure.of(part, first_row)
+
+    @property
+    def _clocks(self) -> list[Measure]:
+        return [self.measure] if self.clock is None else [self.measure, self.clock]
+
+    def _n_left_out(self, part: pa.RecordBatch, is_timed: IntArray) -> int:
+        """Return how many rows belong to no partition or have nothing that the window could measure."""
+        keys = [part.column(name) for name in self.query.plan.partition_by if part.column(name).null_count]
+        if not keys:
+            return len(is_timed) - int(is_timed.sum())
+        is_kept = is_timed if len(is_timed) else np.ones(len(part), np.bool_)
+        for key in keys:
+            is_kept = is_kept & pc.is_valid(key).to_numpy(zero_copy_only=False)
+        return len(part) - int(is_kept.sum())
 
     def _as_stored(self, part: pa.RecordBatch) -> pa.RecordBatch:
         """Return the columns of the first batch, in the types that they are kept in."""

@@ -166,11 +166,18 @@ def _classify_strings(
 @compiled
 def first_decrease(values: Any, at_least: Any) -> Any:
     """Return the position of the first value that is less than the one before it (or than `at_least`), or -1."""
-    last = at_least
-    for i in range(values.shape[0]):
-        if values[i] < last:
-            return i
-        last = values[i]
+    if values.shape[0] == 0:
+        return -1
+    if values[0] < at_least:
+        return 0
+    # Without a way out the loop can be vectorised; hardly any stream runs backwards.
+    is_any = False
+    for i in range(1, values.shape[0]):
+        is_any |= values[i] < values[i - 1]
+    if is_any:
+        for i in range(1, values.shape[0]):
+            if values[i] < values[i - 1]:
+                return i
     return -1
 
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from ceql.engine.fold import first_decrease
 from ceql.engine.symbols import stored_numbers, stored_scale
 from ceql.errors import DataError
+from ceql.schema import kind_of
 from ceql.syntax import plan
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
@@ -22,23 +23,38 @@ IntArray = np.ndarray[Any, np.dtype[Any]]
 class Measure:
     """What a window measures, as 64-bit integers or doubles that never decrease."""
 
-    def __init__(self, query: plan.Plan, schema: pa.Schema) -> None:
+    def __init__(self, window: plan.EventsWindow | plan.AttributeWindow | None, schema: pa.Schema) -> None:
         self.attribute: str | None = None
         self.is_float = False
         self.size: Any = None
         self.last: Any = None
         self._type = pa.int64()
-        match query.window:
+        match window:
             case plan.EventsWindow(count):
                 self.size = count
             case plan.AttributeWindow(attribute, _, size):
-                self.attribute = attribute
-                data_type = schema.field(attribute).type
-                self._type = data_type.value_type if pa.types.is_dictionary(data_type) else data_type
-                self.is_float = pa.types.is_floating(self._type)
+                self._measure(attribute, schema)
                 self.size = (
                     float(size) if self.is_float else min(math.floor(Fraction(size) * _units(self._type)), 2**63 - 1)
                 )
+
+    def _measure(self, attribute: str, schema: pa.Schema) -> None:
+        self.attribute = attribute
+        data_type = schema.field(attribute).type
+        self._type = data_type.value_type if pa.types.is_dictionary(data_type) else data_type
+        if pa.types.is_null(self._type):
+            self._type = pa.int64()
+        self.is_float = pa.types.is_floating(self._type)
+
+    @classmethod
+    def ordering(cls, attribute: str, schema: pa.Schema) -> Measure | None:
+        """Return what checks that a column never decreases; None where its type has no order to check."""
+        kind = kind_of(schema.field(attribute).type)
+        if not (kind.is_numeric or kind.is_time):
+            return None
+        measure = cls(None, schema)
+        measure._measure(attribute, schema)
+        return measure
 
     def of(self, part: pa.RecordBatch, first_row: int) -> tuple[IntArray, IntArray]:
         """Return each row's measure, and which rows have one (empty if all do)."""
@@ -58,6 +74,8 @@ class Measure:
     def _numbers(self, column: pa.Array) -> tuple[IntArray, IntArray]:
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
+        if pa.types.is_null(column.type):
+            column = column.cast(self._type)
         if not pa.types.is_decimal(column.type):
             values, is_valid = stored_numbers(column)
             # Unsigned integers are shifted, which leaves order and distances as they are.
@@ -84,7 +102,7 @@ class Measure:
         raise DataError(
             f"time runs backwards at row {first_row + int(at)}: "
             f"'{self.attribute}' is {self._shown(later)} after {self._shown(earlier)}",
-            "give sort=True, or sort the events",
+            "sort the events, or ask for it: sort=True, --sort on the command line",
         )
 
     def _shown(self, value: Any) -> str:

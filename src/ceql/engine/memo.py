@@ -34,7 +34,7 @@ class Memo:
         self._label_ids: dict[Label, int] = {}
         self.states: list[DetState] = []
         self._state_ids: dict[DetState, int] = {}
-        self._by_rank: list[tuple[Any, int]] = []
+        self._by_rank: list[tuple[tuple[int, ...], ...]] = []
         self.n_symbols = 8
         self._state_capacity = 8
         self.unmarked = np.full(64, UNKNOWN, np.int32)
@@ -79,9 +79,10 @@ class Memo:
         self.is_over[number] = state.runs == self._final_only
         # Ranks order states by what they are, not by when they were met.
         key = tuple(tuple(sorted(part)) for part in state)
-        self._by_rank.insert(bisect_left(self._by_rank, (key, 0)), (key, number))
-        for rank, (_, other) in enumerate(self._by_rank):
-            self.rank[other] = rank
+        rank = bisect_left(self._by_rank, key)
+        self._by_rank.insert(rank, key)
+        self.rank[:number] += self.rank[:number] >= rank
+        self.rank[number] = rank
         return number
 
     def make_room_for_symbols(self, n_symbols: int) -> None:

@@ -16,7 +16,7 @@ from ceql.engine import snapshot as snapshots
 from ceql.engine.bound import Bound
 from ceql.engine.matches import SHAPES, Matches, Shape, result_schema
 from ceql.engine.recognizer import DEFAULT_CHUNK
-from ceql.errors import DataError, QueryError, SnapshotError
+from ceql.errors import DataError, QueryError, SnapshotError, listing
 from ceql.query import Query, compile
 from ceql.syntax import plan
 from ceql.syntax.parser import parse
@@ -64,8 +64,10 @@ class Session:
         self.shape: Shape = shape
         self.type_column = type_column
         self.time_column = time_column
-        self.order_by = tuple(order_by)
+        self.order_by = (order_by,) if isinstance(order_by, str) else tuple(order_by)
         self.sort = sort
+        # Untyped as long as the events are not known, so that a wrong query is told at once.
+        self._draft = query if isinstance(query, Query) else compile(query, time_column=time_column)
         self.options = {"max_state_bytes": max_state_bytes, "capacity": memo_capacity, "chunk": chunk_size}
         self.collects_always = False
         self._bound: Bound | None = None
@@ -169,7 +171,7 @@ class Session:
 
     def _no_matches(self) -> Matches:
         """Return the matches of an empty list: it has no columns that the query could be bound to."""
-        query = self._given if isinstance(self._given, Query) else compile(self._given)
+        query = self._draft
         columns = {name: data_type for stream in query.schema.streams for name, data_type in stream.columns.items()}
         schema = result_schema(self.shape, query.plan, pa.schema(list(columns.items())))
         return Matches(schema, query.plan, lambda: iter(()))
@@ -184,20 +186,27 @@ class Session:
                 table, streams = batches.merged(events, sources, order or self._window_attribute(), like)
                 return table.schema, iter(table.combine_chunks().to_batches() or [_no_rows(table.schema)]), streams
             events = batches.stream_of(events, sources[0])
+        elif len(self._sources()) > 1:
+            raise DataError(
+                f"FROM reads the streams {listing(self._sources())}, but the events are one table",
+                "give the events as a dict from streams to tables",
+            )
         schema, parts = batches.read(events, like)
         if self.sort and schema.names:
+            order = order or self._window_attribute()
+            if not order:
+                raise DataError("there is nothing to sort by", "name the columns with time_column or order_by")
             table = pa.Table.from_batches(list(parts), schema)
-            table, _ = batches.in_order(table, order or self._window_attribute(), np.zeros(len(table), np.int32))
+            table, _ = batches.in_order(table, order, np.zeros(len(table), np.int32))
             parts = iter(table.to_batches())
         return schema, parts, None
 
     def _sources(self) -> list[str]:
-        query = self._given if isinstance(self._given, Query) else compile(self._given)
-        return [name.text for name in query.tree.sources]
+        return [name.text for name in self._draft.tree.sources]
 
     def _window_attribute(self) -> list[str]:
-        query = self._given if isinstance(self._given, Query) else compile(self._given)
-        return [query.plan.window.attribute] if isinstance(query.plan.window, plan.AttributeWindow) else []
+        window = self._draft.plan.window
+        return [window.attribute] if isinstance(window, plan.AttributeWindow) else []
 
     def _compiled(self, events: object) -> Query:
         """Return the query bound to the types that the events really have."""
@@ -222,6 +231,7 @@ class Session:
             schema,
             shape=self.shape,
             type_column=self.type_column,
+            time_column=time_column,
             collects_always=self.collects_always,
             **self.options,
         )
