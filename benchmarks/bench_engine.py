@@ -132,15 +132,19 @@ def with_output(report: Report, coded: pa.Table, plain: pa.Table) -> None:
 
 
 def enumeration(report: Report, coded: pa.Table) -> None:
-    """Time per match beyond that of the same query when it gives one match per completing event."""
-    part = coded.slice(0, min(len(coded), 1_000_000)).combine_chunks()
+    """Time per match beyond that of the same query when it gives one match per completing event.
+
+    Q1, Q4 and S6 have so many matches that a tenth of the events will do; the matches are kept in memory.
+    """
+    part = coded.slice(0, len(coded) // 10).combine_chunks()
     for name in ("s3", "s6", "s9", "s12", "q1", "q4", "q7"):
+        events = part if name in ("q1", "q4", "s6") else coded
         many, one = (with_clauses(query(name), limit=limit) for limit in (1000, 1))
-        n_matches = count(many, part) - count(one, part)
-        least = best(partial(count, one, part))
-        dropped = best(partial(count, many, part)) - least
+        n_matches = count(many, events) - count(one, events)
+        least = best(partial(count, one, events))
+        dropped = best(partial(count, many, events)) - least
         report.add(f"{name.upper()} LIMIT 1000, {n_matches} matches dropped", dropped / n_matches * 1e9, "ns/match", 30)
-        kept = best(partial(keep, many, part)) - least
+        kept = best(partial(keep, many, events)) - least
         report.add(f"{name.upper()} LIMIT 1000, kept", kept / n_matches * 1e9, "ns/match", 80)
 
 
