@@ -23,10 +23,14 @@ class Chunk:
     def __len__(self) -> int:
         return len(self.start)
 
+    def copy(self) -> Chunk:
+        """Return the same matches in arrays of their own size."""
+        return Chunk(self.start.copy(), self.end.copy(), self.offsets.copy(), self.rows.copy(), self.labels.copy())
+
     def take(self, indices: IntArray) -> Chunk:
         """Return some of the matches."""
         lengths = np.diff(self.offsets)[indices]
-        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
         values = np.repeat(self.offsets[:-1][indices] - offsets[:-1], lengths) + np.arange(offsets[-1])
         return Chunk(self.start[indices], self.end[indices], offsets, self.rows[values], self.labels[values])
 
@@ -40,7 +44,7 @@ def joined(chunks: list[Chunk]) -> Chunk:
     return Chunk(
         np.concatenate([chunk.start for chunk in chunks]),
         np.concatenate([chunk.end for chunk in chunks]),
-        np.concatenate([*offsets, shifts[-1:]]).astype(np.int64),
+        np.concatenate([*offsets, shifts[-1:]]),
         np.concatenate([chunk.rows for chunk in chunks]),
         np.concatenate([chunk.labels for chunk in chunks]),
     )

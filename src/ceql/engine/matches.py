@@ -149,7 +149,9 @@ class ResultBuilder:
         """Return the rows of some matches."""
         if self.shape == "positions":
             positions = pa.ListArray.from_arrays(
-                pa.array(chunk.offsets.astype(np.int32)), pa.array(chunk.rows), type=POSITIONS.field("positions").type
+                pa.array(chunk.offsets.astype(np.int32, copy=False)),
+                pa.array(chunk.rows),
+                type=POSITIONS.field("positions").type,
             )
             return pa.record_batch([pa.array(chunk.start), pa.array(chunk.end), positions], schema=POSITIONS)
         assert history is not None
