@@ -113,36 +113,38 @@ def _power_of_two(least: int) -> int:
 @compiled
 def _look_up(codes: Any, is_wanted: Any, slots: Any, done: Any, known: Any, n_known: Any, table: Any) -> Any:
     """Fill in slots from row `done` on; stop when a new key finds no room."""
-    mask = table.shape[0] - 1
+    # PERF: unsigned indices, as in the kernel: half of the time goes into waiting for memory already.
+    mask = np.uint64(table.shape[0] - 1)
     n_columns = codes.shape[1]
     for i in range(done, codes.shape[0]):
-        if not is_wanted[i]:
-            slots[i] = NO_KEY
+        row = np.uint64(i)
+        if not is_wanted[row]:
+            slots[row] = NO_KEY
             continue
         hashed = np.uint64(0)
         for j in range(n_columns):
-            hashed = (hashed ^ np.uint64(codes[i, j])) * _MULTIPLIER
+            hashed = (hashed ^ np.uint64(codes[row, np.uint64(j)])) * _MULTIPLIER
             hashed ^= hashed >> np.uint64(29)
-        place = np.int64(hashed & np.uint64(mask))
+        place = hashed & mask
         while True:
             slot = table[place]
             if slot < 0:
                 if n_known == known.shape[0]:
                     return i, n_known
                 for j in range(n_columns):
-                    known[n_known, j] = codes[i, j]
+                    known[n_known, j] = codes[row, np.uint64(j)]
                 table[place] = n_known
                 slot = n_known
                 n_known += 1
                 break
             same = True
             for j in range(n_columns):
-                if known[slot, j] != codes[i, j]:
+                if known[np.uint64(slot), np.uint64(j)] != codes[row, np.uint64(j)]:
                     same = False
             if same:
                 break
-            place = (place + 1) & mask
-        slots[i] = slot
+            place = (place + np.uint64(1)) & mask
+        slots[row] = slot
     return codes.shape[0], n_known
 
 
