@@ -134,21 +134,12 @@ def enumeration(report: Report, coded: pa.Table) -> None:
     """Time per match beyond that of the same query when it gives one match per completing event.
 
     Where there are very many matches, a tenth of the events will do, because they are kept in memory. S12 and Q7 have
-    few on these events, so few that their time is lost in the noise and may even come out negative; so they are measured
-    with three times the window too.
+    so few on these events that their time is lost in the noise and may even come out negative; they are measured with
+    three times the window too.
     """
     part = coded.slice(0, len(coded) // 10).combine_chunks()
-    for name, factor in (
-        ("s3", 1),
-        ("s6", 1),
-        ("s9", 1),
-        ("s12", 1),
-        ("s12", 3),
-        ("q1", 1),
-        ("q4", 1),
-        ("q7", 1),
-        ("q7", 3),
-    ):
+    own_windows = [(name, 1) for name in ("s3", "s6", "s9", "s12", "q1", "q4", "q7")]
+    for name, factor in [*own_windows, ("s12", 3), ("q7", 3)]:
         events = part if name in ("q1", "q4", "s6") or factor > 1 else coded
         text = re.sub(r"WITHIN (\d+)", lambda found: f"WITHIN {int(found[1]) * factor}", query(name))  # noqa: B023
         many, one = (with_clauses(text, limit=limit) for limit in (1000, 1))

@@ -41,7 +41,7 @@ States = frozenset[int]
 NO_STATES: States = frozenset()
 
 DEFAULT_CAPACITY = 100_000
-"""Transitions that a memo keeps; at about half a kilobyte each."""
+"""Transitions that a memo keeps."""
 
 
 class DetState(NamedTuple):

@@ -94,7 +94,7 @@ class Bound:
         self.history = History(self._stored) if shape != "positions" else None
         self._lacking = _lacking(query)
         self._history_limit = MIN_HISTORY
-        # PERF: allocated once; fresh arrays of this size cost a page fault per 4 kB, 4 ns per event.
+        # PERF: allocated once; fresh arrays of this size come from the system page by page.
         self._symbols = np.empty(BLOCK, np.int32)
         self._buffers = (
             np.empty(BLOCK, np.int32),

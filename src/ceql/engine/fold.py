@@ -20,7 +20,8 @@ TABLE_BITS = 10
 @compiled
 def fold(state: Any, classes: Any, table: Any) -> None:
     """Replace each row's set of guards by the one that is left after this column."""
-    # PERF: unsigned indices into a flat table spare the test for negative ones: 0.5 instead of 1.2 ns per event.
+    # PERF: unsigned indices into a flat table spare the test for negative ones: 0.6 instead of 1.2 ns per event
+    # for dictionary codes.
     width, flat = np.uint64(table.shape[1]), table.reshape(-1)
     for i in range(np.uint64(state.shape[0])):
         state[i] = flat[np.uint64(state[i]) * width + np.uint64(classes[i])]

@@ -124,7 +124,7 @@ def advance(
     """Run over the events from `control[AT]` on; return why it stopped.
 
     PERF: one function without helpers, because Numba counts references of every array that is
-    passed to another function, which costs five times in this loop. Indices are unsigned, which spares
+    passed to another function, which is slow in this loop. Indices are unsigned, which spares
     the test for negative ones: 6.3 instead of 9.4 ns per event for the paper's S3' (`make bench`).
     """
     n_events = symbols.shape[0]

@@ -113,7 +113,7 @@ def _power_of_two(least: int) -> int:
 @compiled
 def _look_up(codes: Any, is_wanted: Any, slots: Any, done: Any, known: Any, n_known: Any, table: Any) -> Any:
     """Fill in slots from row `done` on; stop when a new key finds no room."""
-    # PERF: unsigned indices, as in the kernel: half of the time goes into waiting for memory already.
+    # PERF: unsigned indices, as in the kernel.
     mask = np.uint64(table.shape[0] - 1)
     n_columns = codes.shape[1]
     for i in range(done, codes.shape[0]):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lark.tree import Meta
 
 MAX_NESTING = 200
-"""Deepest nesting of parentheses and operators; Python's stack allows about five times as much."""
+"""Deepest nesting of parentheses and operators; later stages recurse, and Python's stack is limited."""
 
 MAX_NUMBER_LENGTH = 400
 """Longest number in characters; doubles end at 309 digits, so a longer one is a mistake."""
