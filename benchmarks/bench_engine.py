@@ -8,10 +8,8 @@ the last match.
 from __future__ import annotations
 
 import argparse
-import csv
 import gc
 import os
-import platform
 import re
 import resource
 import subprocess
@@ -19,20 +17,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial, reduce
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from report import Report
 
 import ceql
 from ceql.datasets.stocks import stocks
 from ceql.syntax import plan
 
 QUERIES = Path(ceql.__file__).parent / "paper" / "stocks"
-RESULTS = Path(__file__).parent / "results"
 N_RUNS = 3
 
 
@@ -87,31 +84,6 @@ def _arrow(one: plan.Predicate, events: pa.Table) -> pa.ChunkedArray:
     assert isinstance(one.left, plan.Column)
     assert isinstance(one.right, plan.Constant)
     return _ARROW[one.operator](events[one.left.name], one.right.value)
-
-
-class Report:
-    """Prints each measurement beside its target, and keeps it."""
-
-    def __init__(self) -> None:
-        self.rows: list[dict[str, object]] = []
-
-    def add(self, what: str, value: float, unit: str, target: float | None = None) -> None:
-        verdict = "" if target is None else ("ok" if value <= target else "MISSED")
-        shown = "" if target is None else f"target {target:g}"
-        print(f"{what:<58} {value:>10.3f} {unit:<14} {shown:<12} {verdict}", flush=True)
-        self.rows.append({"what": what, "value": round(value, 4), "unit": unit, "target": target, "verdict": verdict})
-
-    def save(self, n_events: int) -> Path:
-        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-        now = datetime.now(UTC)
-        path = RESULTS / f"{now:%Y-%m-%d}-{commit.stdout.strip() or 'unknown'}-engine.csv"
-        conditions = f"{n_events} events, {platform.machine()}, Python {platform.python_version()}, one thread"
-        with path.open("w", newline="") as file:
-            file.write(f"# {conditions}; numpy {np.__version__}, pyarrow {pa.__version__}\n")
-            writer = csv.DictWriter(file, list(self.rows[0]))
-            writer.writeheader()
-            writer.writerows(self.rows)
-        return path
 
 
 def without_output(report: Report, coded: pa.Table, plain: pa.Table) -> None:
@@ -241,7 +213,7 @@ def main() -> None:
     enumeration(report, coded)
     memory(report, n_events)
     print(f"peak memory of the whole run {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MB")
-    print(f"kept in benchmarks/results/{report.save(n_events).name}")
+    report.save("engine", f"{n_events} events, one thread; numpy {np.__version__}, pyarrow {pa.__version__}")
 
 
 if __name__ == "__main__":

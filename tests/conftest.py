@@ -1,18 +1,44 @@
-"""Settings that all tests share."""
+"""Settings and fixtures that all tests share."""
 
 from __future__ import annotations
 
-import os
+from collections.abc import Iterator
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 
-# CEQL_FUZZ multiplies the number of random cases. Deadlines are off: machines are shared, and no
-# test may depend on the clock.
+from ceql.backends.java import JavaError
+from strategies import FUZZ
+
+# Deadlines are off: machines are shared, and no test may depend on the clock.
 settings.register_profile(
     "ceql",
-    max_examples=300 * int(os.environ.get("CEQL_FUZZ", "1")),
+    max_examples=300 * max(1, FUZZ),
+    derandomize=FUZZ == 0,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
     print_blob=True,
 )
 settings.load_profile("ceql")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """One Spark session for all tests that need one: starting another takes longer than they do.
+
+    Such tests belong to one worker: `pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), ...]`.
+    """
+    ceql_spark = pytest.importorskip("ceql.spark")
+    config = {
+        "spark.sql.shuffle.partitions": 3,
+        # Small batches, so that state is carried from one to the next.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": 7,
+        "spark.sql.session.timeZone": "UTC",
+    }
+    try:
+        session = ceql_spark.session("local[2]", app_name="ceql tests", quiet=True, **config)
+    except JavaError as error:
+        pytest.skip(str(error))
+    yield session
+    session.stop()

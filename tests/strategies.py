@@ -7,10 +7,12 @@ set, so that names are shared between parts of a formula and with event types.
 
 from __future__ import annotations
 
+import os
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from ceql.syntax import ast
@@ -22,6 +24,15 @@ TYPES = ("A", "B", "C")
 VARIABLES = ("u", "v", "w", "A")
 
 Draw = Any
+
+FUZZ = int(os.environ.get("CEQL_FUZZ", "0"))
+"""Without it the same cases run every time, so that a run tells of the change before it and not of
+chance; with it, new ones, and so many times more."""
+
+
+def some(n_examples: int) -> settings:
+    """Return settings for tests whose cases take longer than most."""
+    return settings(max_examples=n_examples * max(1, FUZZ))
 
 
 def _name(text: str) -> ast.Name:

@@ -99,6 +99,19 @@ def test_time_column(query: Path, tmp_path: Path) -> None:
     assert run("check", query, "--schema", events, "--time-column", "got").exit_code == 0
 
 
+def test_columns_that_options_name_must_be_in_the_schema(query: Path, tmp_path: Path) -> None:
+    events = write_events(tmp_path / "events.parquet")
+    for command in ("check", "explain"):
+        known = ["--type-column", "type", "--order-by", "t,price"]
+        assert run(command, query, "--schema", events, *known).exit_code == 0
+        result = run(command, query, "--schema", events, "--type-column", "typ")
+        assert (result.exit_code, result.stdout) == (3, "")
+        assert result.stderr == f"{events}: the events have no column 'typ'\nhint: did you mean 'type'?\n"
+        assert run(command, query, "--schema", events, "--order-by", "t,pric").exit_code == 3
+        result = run(command, query, "--schema", events, "--type-column", "t")
+        assert (result.exit_code, result.stderr) == (3, f"{events}: the type column 't' is of type int64, not string\n")
+
+
 # --- reading ------------------------------------------------------------------------
 
 
@@ -210,6 +223,12 @@ def test_help(arguments: list[str]) -> None:
     result = run(*arguments)
     assert result.exit_code == 0
     assert "Usage" in result.stdout
+
+
+@pytest.mark.parametrize("command", ["check", "explain", "run", "generate"])
+def test_help_has_examples_before_options(command: str) -> None:
+    shown = run(command, "--help").stdout
+    assert f"  ceql {command} " in shown.partition("Options")[0].partition("Examples:")[2]
 
 
 @pytest.mark.parametrize("arguments", [["check"], ["explain"], ["unknown"], ["explain", "-", "--stage", "none"]])

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -58,7 +61,7 @@ def rows(path: Path) -> list[dict[str, object]]:
 @pytest.mark.parametrize("input", WRITERS)
 def test_run_writes_the_matches(folder: Path, input: str, output: str) -> None:
     target = folder / f"matches.{output}"
-    code, said = run("run", folder / "q.ceql", "-i", folder / f"events.{input}", "-o", target)
+    code, said = run("run", "--engine", "local", folder / "q.ceql", "-i", folder / f"events.{input}", "-o", target)
     assert code == 0, said
     assert said.startswith("4 events, 3 matches, ")
     found = rows(target)
@@ -70,7 +73,16 @@ def test_run_writes_the_matches(folder: Path, input: str, output: str) -> None:
 @pytest.mark.parametrize("shape", ["events", "positions"])
 def test_run_in_other_shapes(folder: Path, shape: str) -> None:
     code, said = run(
-        "run", folder / "q.ceql", "-i", folder / "events.parquet", "-o", folder / "m.parquet", "--shape", shape
+        "run",
+        "--engine",
+        "local",
+        folder / "q.ceql",
+        "-i",
+        folder / "events.parquet",
+        "-o",
+        folder / "m.parquet",
+        "--shape",
+        shape,
     )
     assert code == 0, said
     expected = ceql.match(QUERY, EVENTS, shape=shape).to_arrow()  # type: ignore[arg-type]
@@ -82,13 +94,138 @@ def test_a_failed_run_leaves_an_older_result_alone(folder: Path) -> None:
     target.write_text("older\n")
     backwards = EVENTS.set_column(1, "t", pa.array([3, 2, 1, 0]))
     pa.parquet.write_table(backwards, folder / "backwards.parquet")
-    code, said = run("run", folder / "q.ceql", "-i", folder / "backwards.parquet", "-o", target)
+    options = ["--engine", "local", "--mode", "overwrite"]
+    code, said = run("run", folder / "q.ceql", "-i", folder / "backwards.parquet", "-o", target, *options)
     assert code == 3
     assert "time runs backwards at row 1" in said
     assert target.read_text() == "older\n"
     assert not list(folder.glob("*.unfinished")) + list(folder.glob(".*.unfinished"))
-    code, said = run("run", folder / "q.ceql", "-i", folder / "backwards.parquet", "-o", target, "--sort")
+    code, said = run("run", folder / "q.ceql", "-i", folder / "backwards.parquet", "-o", target, *options, "--sort")
     assert code == 0, said
+
+
+def test_an_older_result_is_replaced_only_if_that_is_asked_for(folder: Path) -> None:
+    target = folder / "m.jsonl"
+    target.write_text("older\n")
+    command = ["run", "--engine", "local", folder / "q.ceql", "-i", folder / "events.csv", "-o", target]
+    assert run(*command) == (3, f"{target} exists already\nhint: --mode overwrite replaces it\n")
+    assert target.read_text() == "older\n"
+    assert run(*command, "--mode", "overwrite")[0] == 0
+    assert len(rows(target)) == 3
+
+
+@pytest.mark.parametrize("shape", ["matches", "events", "positions"])
+def test_without_output_the_matches_are_shown(folder: Path, shape: str) -> None:
+    arguments = ["run", "--engine", "local", folder / "q.ceql", "-i", folder / "events.csv", "--shape", shape]
+    result = CliRunner().invoke(app, [str(one) for one in arguments])
+    assert result.exit_code == 0, result.stderr
+    first, *others = [line.rstrip() for line in result.stdout.splitlines() if line.strip()]
+    schema = ceql.match(QUERY, EVENTS, shape=shape).schema  # type: ignore[arg-type]
+    assert first.split() == schema.names
+    assert len(others) > 3
+    assert result.stderr.startswith("4 events, 7 matched events, " if shape == "events" else "4 events, 3 matches, ")
+
+
+def test_only_the_first_of_many_matches_are_shown(folder: Path) -> None:
+    (folder / "q.ceql").write_text("SELECT * FROM S WHERE A AS x")
+    pa.parquet.write_table(pa.table({"type": ["A"] * 30, "[red]": range(30)}), folder / "many.parquet")
+    arguments = ["run", "--engine", "local", str(folder / "q.ceql"), "-i", str(folder / "many.parquet")]
+    result = CliRunner().invoke(app, arguments)
+    assert "type=A [red]=19" in result.stdout
+    assert "[red]=20" not in result.stdout
+    assert re.fullmatch(r"the first 20 matches, [\d.]+ s; --output writes all\n", result.stderr)
+
+
+def test_folders_and_patterns_are_one_stream(folder: Path) -> None:
+    parts = folder / "parts"
+    parts.mkdir()
+    for number in range(4):
+        pa.csv.write_csv(EVENTS.slice(number, 1), parts / f"{number}.csv")
+    (parts / "_SUCCESS").write_text("")
+    target = folder / "m.jsonl"
+    for paths in ([parts], [parts / "*.csv"], [parts / f"{number}.csv" for number in range(4)]):
+        inputs = [argument for path in paths for argument in ("-i", path)]
+        code, said = run("run", "--engine", "local", folder / "q.ceql", *inputs, "-o", target, "--mode", "overwrite")
+        assert code == 0, said
+        assert said.startswith("4 events, 3 matches, ")
+        assert [row["match_end"] for row in rows(target)] == [1, 2, 2]
+
+
+def test_files_of_one_stream_have_the_same_columns(folder: Path) -> None:
+    pa.csv.write_csv(EVENTS.drop_columns(["name"]), folder / "other.csv")
+    inputs = ["-i", folder / "events.csv", "-i", folder / "other.csv"]
+    code, said = run("run", "--engine", "local", folder / "q.ceql", *inputs, "-o", folder / "m.jsonl", "--sort")
+    assert code == 3
+    assert f"its columns are not those of {folder / 'events.csv'}" in said
+
+
+def test_several_streams_are_given_by_name(folder: Path) -> None:
+    (folder / "q.ceql").write_text("SELECT * FROM S, T WHERE S>A AS x ; T>B AS y WITHIN 5 [t]")
+    code, said = run(
+        *("run", "--engine", "local", folder / "q.ceql", "-o", folder / "m.jsonl"),
+        *("-i", f"T={folder / 'events.csv'}", "-i", f"S={folder / 'events.parquet'}"),
+    )
+    assert code == 0, said
+    assert [(row["match_start"], row["match_end"]) for row in rows(folder / "m.jsonl")] == [(0, 1), (0, 2)]
+
+
+def test_options_for_reading_csv(folder: Path) -> None:
+    (folder / "bare.txt").write_text("A;0\nB;1\n")
+    (folder / "q.ceql").write_text("SELECT * FROM S WHERE A AS x ; B AS y WITHIN 5 [f1]")
+    code, said = run(
+        *("run", "--engine", "local", folder / "q.ceql", "-i", folder / "bare.txt", "-o", folder / "m.jsonl"),
+        *("--format", "csv", "--option", "delimiter=;", "--option", "header=false", "--type-column", "f0"),
+    )
+    assert code == 0, said
+    assert rows(folder / "m.jsonl")[0]["y"] == {"f0": "B", "f1": 1}
+
+
+@pytest.mark.parametrize(
+    ("query", "arguments", "message"),
+    [
+        ("S", ["--engine", "local", "--master", "local"], "--engine spark"),
+        ("S", ["--engine", "local", "--plan", "keys"], "--engine spark"),
+        ("S", ["--engine", "local", "--mode", "append"], "--engine spark"),
+        ("S", ["--engine", "local", "--format", "orc"], "--engine local reads parquet"),
+        ("S", ["--engine", "local", "--option", "quote=x"], "--engine local has header"),
+        ("S", ["--option", "header"], "is not KEY=VALUE"),
+        ("S", ["--conf", "=x"], "is not KEY=VALUE"),
+        ("S", ["--shape", "positions"], "--engine local"),
+        ("S", ["--master", "somewhere"], "begins spark://"),
+        ("S", ["--output", "-"], "name a file or folder"),
+        ("S, T", [], "does not say which stream it is"),
+        ("S, T", ["--input", "T=b.csv"], "does not say which stream it is"),
+    ],
+)
+def test_wrong_use(folder: Path, query: str, arguments: list[str], message: str) -> None:
+    (folder / "q.ceql").write_text(f"SELECT * FROM {query} WHERE A")
+    code, said = run("run", folder / "q.ceql", "-i", "a.csv", *arguments)
+    assert code == 2
+    assert message in re.sub(r"[\s│]+", " ", said)
+
+
+def test_a_stream_that_is_not_given(folder: Path) -> None:
+    (folder / "q.ceql").write_text("SELECT * FROM S, T WHERE A")
+    code, said = run("run", folder / "q.ceql", "-i", "S=a.csv")
+    assert code == 2
+    assert "add --input T=PATH" in re.sub(r"[\s│]+", " ", said)
+
+
+def test_without_pyspark(folder: Path) -> None:
+    code = "import sys; sys.modules['pyspark'] = None; from ceql.cli import app; app()"
+    command = [sys.executable, "-c", code, "run", "q.ceql", "-i", "events.parquet"]
+    done = subprocess.run([*command, "-o", "m"], cwd=folder, capture_output=True, text=True, check=False)
+    missing = "PySpark is not installed: pip install 'ceql[spark]', or use --engine local\n"
+    assert (done.returncode, done.stdout, done.stderr) == (5, "", missing)
+    done = subprocess.run([*command, "--engine", "local"], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_mistake_in_a_declaration_is_one_in_the_query(folder: Path) -> None:
+    (folder / "q.ceql").write_text("CREATE STREAM S { EVENT A { x: integr } } SELECT * FROM S WHERE A")
+    code, said = run("run", "--engine", "local", folder / "q.ceql", "-i", folder / "events.csv")
+    assert code == 1
+    assert "unknown type 'integr'" in said
 
 
 @pytest.mark.parametrize(
@@ -106,7 +243,7 @@ def test_files_that_cannot_be_used(folder: Path, input: str, output: str, code: 
     if input == "mixed.csv":
         (folder / input).write_text(f"type,t,v\n{lines}A,2000000,half\n")
     before = (folder / "events.csv").read_bytes()
-    found, said = run("run", folder / "q.ceql", "-i", folder / input, "-o", folder / output)
+    found, said = run("run", "--engine", "local", folder / "q.ceql", "-i", folder / input, "-o", folder / output)
     assert found == code
     assert message in said
     assert "Traceback" not in said
@@ -116,7 +253,9 @@ def test_files_that_cannot_be_used(folder: Path, input: str, output: str, code: 
 def test_declared_types_decide_what_csv_holds(folder: Path) -> None:
     (folder / "q.ceql").write_text("CREATE STREAM S { EVENT A { code: string } } SELECT * FROM S WHERE A AS x")
     (folder / "codes.csv").write_text("type,code\nA,007\n")
-    assert run("run", folder / "q.ceql", "-i", folder / "codes.csv", "-o", folder / "m.jsonl")[0] == 0
+    assert (
+        run("run", "--engine", "local", folder / "q.ceql", "-i", folder / "codes.csv", "-o", folder / "m.jsonl")[0] == 0
+    )
     assert rows(folder / "m.jsonl")[0]["x"] == {"code": "007"}
 
 

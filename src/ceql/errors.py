@@ -3,7 +3,8 @@
     CeqlError
     ├── QueryError      the query text is wrong: message, place, caret, hint
     ├── DataError       events do not fit the query, or time runs backwards
-    └── SnapshotError   a snapshot is damaged, or belongs to another query
+    ├── SnapshotError   a snapshot is damaged, or belongs to another query
+    └── JobError        Spark could not finish a job
 
 Every error keeps its fields as data and survives pickling, because errors travel
 from worker processes to the driver.
@@ -42,7 +43,15 @@ class Span:
 
 
 class CeqlError(Exception):
-    """The base of all errors that ceql raises on purpose."""
+    """The base of all errors that ceql raises on purpose: what is wrong, and a hint what to do about it."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message, hint)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message if not self.hint else f"{self.message}\nhint: {self.hint}"
 
 
 class QueryError(CeqlError):
@@ -61,11 +70,11 @@ class QueryError(CeqlError):
         hint: str | None = None,
         related: Span | None = None,
     ) -> None:
-        super().__init__(message, text, span, hint, related)
-        self.message = message
+        super().__init__(message, hint)
+        # What unpickling calls the class with.
+        self.args = (message, text, span, hint, related)
         self.text = text
         self.span = span
-        self.hint = hint
         self.related = related
 
     @property
@@ -90,17 +99,13 @@ class QueryError(CeqlError):
 class DataError(CeqlError):
     """Events do not fit the query's schema, or time runs backwards."""
 
-    def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message, hint)
-        self.message = message
-        self.hint = hint
-
-    def __str__(self) -> str:
-        return self.message if not self.hint else f"{self.message}\nhint: {self.hint}"
-
 
 class SnapshotError(CeqlError):
     """A snapshot is damaged, or was taken by another query or format."""
+
+
+class JobError(CeqlError):
+    """Spark could not finish a job, for a reason that is not in the data."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:

@@ -1,68 +1,86 @@
-"""CEQL on Spark: `match` over a DataFrame gives a DataFrame."""
+"""CEQL on Spark: `match` over a DataFrame gives a DataFrame, streaming if that one is."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from pyspark.sql import DataFrame
+from ceql.backends.spark_session import session  # first: it says what to install if PySpark is missing
 
-from ceql.backends import spark_batch
+from pyspark.sql import DataFrame  # isort: skip
+
+from ceql.backends import spark_batch, spark_stream
 from ceql.backends.spark_batch import PlanName
+from ceql.backends.spark_query import Frames, prepare
+from ceql.backends.spark_stream import Ordering
 from ceql.engine.matches import Shape
+from ceql.errors import DataError
 from ceql.query import Query
 
-__all__ = ["explain", "match", "matcher"]
+__all__ = ["explain", "match", "matcher", "session"]
 
 
 def match(
     query: Query | str,
-    events: DataFrame,
+    events: Frames,
     *,
     type_column: str | None = "type",
     time_column: str | None = None,
     order_by: Sequence[str] = (),
     shape: Shape = "matches",
     plan: PlanName = "auto",
+    watermark: str | None = None,
+    ordering: Ordering = "time",
+    unbounded: bool = False,
 ) -> DataFrame:
-    """Return the matches of a query over a DataFrame, lazily, as a DataFrame.
+    """Return the matches of a query over a DataFrame, lazily, as a DataFrame; a streaming one if the events are.
 
     Args:
         query: the text of a query, or what `ceql.compile` made of it.
-        events: the events; their order is that of the window's attribute or `time_column`, then `order_by`,
-            then all other columns.
+        events: the events, or a dict of them by stream where FROM names several. Their order is that of the
+            window's attribute, `time_column` and `order_by`; what ties is ordered by all other columns that
+            the query reads.
         type_column: the column with each event's type; None if that is the name of its stream.
         time_column: the column that durations in WITHIN measure.
         order_by: further columns that order the events.
-        shape: "matches", one row per match; the other shapes are not supported yet.
-        plan: "auto", "keys" (needs PARTITION BY) or "single".
+        shape: "matches", one row per match, or "events", one row per matched event.
+        plan: for batches, "keys" (one task for many keys, needs PARTITION BY), "shards" (one task for each piece
+            of the timeline, needs WITHIN), "single" (one task) or "auto", which chooses; `explain` tells why.
+        watermark: for streams, how late events may be, as "10 seconds", if the DataFrame has no watermark yet.
+        ordering: for streams, "time": events wait until the watermark passes them, and matches are those of a
+            batch; or "arrival": nothing waits, and an event older than one before it is late.
+        unbounded: for streams, allow a query without WITHIN, whose state grows for ever.
     """
-    return spark_batch.match(
-        query, events, type_column=type_column, time_column=time_column, order_by=order_by, shape=shape, plan=plan
-    )
+    prepared = prepare(query, events, type_column=type_column, time_column=time_column, order_by=order_by, shape=shape)
+    if prepared.frame.isStreaming:
+        if plan != "auto":
+            raise DataError(f"plan='{plan}' is for batch DataFrames", "leave it out: streams have a plan of their own")
+        return spark_stream.match(prepared, watermark=watermark, ordering=ordering, unbounded=unbounded)
+    given = {"watermark": watermark is not None, "ordering": ordering != "time", "unbounded": unbounded}
+    for name, is_given in given.items():
+        if is_given:
+            raise DataError(f"{name} is for streaming DataFrames, and this is none", "leave it out")
+    return spark_batch.match(spark_batch.planned(prepared, plan))
 
 
-def matcher(query: Query | str, **options: object) -> Callable[[DataFrame], DataFrame]:
+def matcher(query: Query | str, **options: Any) -> Callable[[DataFrame], DataFrame]:
     """Return `match` for use in a chain: `df.transform(ceql.spark.matcher(query))`."""
-    return lambda events: match(query, events, **options)  # type: ignore[arg-type]
+    return lambda events: match(query, events, **options)
 
 
 def explain(
     query: Query | str,
-    events: DataFrame,
+    events: Frames,
     *,
     type_column: str | None = "type",
     time_column: str | None = None,
     order_by: Sequence[str] = (),
     plan: PlanName = "auto",
 ) -> str:
-    """Return how a query would run over a DataFrame, in words."""
-    job = spark_batch.planned(
-        query,
-        events,
-        type_column=type_column,
-        time_column=time_column,
-        order_by=order_by,
-        shape="matches",
-        plan=plan,
+    """Return how a query would run over a DataFrame, in words, with the filter that reaches the scan."""
+    prepared = prepare(
+        query, events, type_column=type_column, time_column=time_column, order_by=order_by, shape="matches"
     )
-    return spark_batch.described(job)
+    if prepared.frame.isStreaming:
+        return spark_stream.described(prepared)
+    return spark_batch.described(spark_batch.planned(prepared, plan))

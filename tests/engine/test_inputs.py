@@ -396,3 +396,13 @@ def test_declared_types_lack_the_attributes_of_others() -> None:
         found = ceql.match(declared + "SELECT * FROM S WHERE A AS a ; B AS b", table).to_arrow().to_pylist()
         assert [(row["a"]["s"], row["b"]["n"]) for row in found] == [("x", 2)]
         assert all(row["a"].get("n") is None and row["b"].get("s") is None for row in found)
+
+
+@pytest.mark.parametrize("library", ["polars", "duckdb"])
+def test_frames_of_other_libraries_are_read_and_given(library: str) -> None:
+    module = pytest.importorskip(library)
+    table = pa.table({"type": ["A", "B", "A", "B"], "v": [1, None, 3, 4], "s": ["x", "é", None, ""]})
+    query = "SELECT * FROM S WHERE A AS a ; B AS b FILTER a[s = 'x'] OR b[v > 3]"
+    frame = module.from_arrow(table)
+    assert ceql.match(query, frame).to_arrow().to_pylist() == ceql.match(query, table).to_arrow().to_pylist()
+    assert len(module.from_arrow(ceql.match(query, frame).to_arrow())) == 3

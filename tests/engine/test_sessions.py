@@ -311,3 +311,65 @@ def test_max_state_bytes_counts_the_rows_that_are_kept() -> None:
 def test_options_that_do_not_exist() -> None:
     with pytest.raises(ValueError, match="unknown shape 'rows'"):
         Session("SELECT * FROM S WHERE A", shape="rows")  # type: ignore[arg-type]
+
+
+KEYED = "SELECT * FROM S WHERE A AS x ; B AS y PARTITION BY [k], [j] WITHIN 5 [t]"
+
+
+def keyed_events(n_events: int = 3000) -> list[dict[str, Any]]:
+    """A stream that meets new keys for ever and leaves old ones behind."""
+    chance = Random(1)
+    return [
+        {"type": chance.choice("AB"), "t": i // 3, "k": f"k{chance.randrange(i // 50 + 1)}", "j": chance.randrange(3)}
+        for i in range(n_events)
+    ]
+
+
+@pytest.mark.parametrize("expires", [False, True], ids=["", "expiring"])
+@pytest.mark.parametrize("min_keys", [3, 1 << 17])
+def test_keys_without_open_matches_are_forgotten(monkeypatch: pytest.MonkeyPatch, min_keys: int, expires: bool) -> None:
+    monkeypatch.setattr("ceql.engine.bound.MIN_KEYS", min_keys)
+    events = keyed_events()
+    expected = ceql.match(KEYED, events).to_arrow().to_pylist()
+    session, found = Session(KEYED), []
+    for first in range(0, len(events), 37):
+        part = events[first : first + 37]
+        found += [row for batch in session.feed(part).batches() for row in batch.to_pylist()]
+        if expires:
+            session.expire(part[-1]["t"])
+            assert session._bound is not None
+            assert session._bound.keys is not None
+            # No more than the events of one window.
+            assert session._bound.keys.n_keys <= 3 * 6
+        if first % 5 == 0:
+            session = Session.restore(KEYED, session.snapshot())
+    assert found == expected
+    assert len(expected) > 100
+
+
+def test_an_expired_session_holds_nothing() -> None:
+    session = Session(KEYED)
+    session.feed(keyed_events(500)).count()
+    size = len(session.snapshot())
+    assert session.holds
+    assert not session.expire(10**6)
+    assert not session.holds
+    assert len(session.snapshot()) < size
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM S WHERE A AS x ; B AS y PARTITION BY [k] WITHIN 4 EVENTS",
+        "SELECT * FROM S WHERE A AS x ; B AS y PARTITION BY [k] WITHIN 5 [t] CONSUME BY ANY",
+        "SELECT MAX * FROM S WHERE A+ AS x ; B AS y PARTITION BY [k] WITHIN 5 [t] CONSUME BY PARTITION",
+    ],
+)
+def test_forgetting_keys_changes_no_match(monkeypatch: pytest.MonkeyPatch, query: str) -> None:
+    monkeypatch.setattr("ceql.engine.bound.MIN_KEYS", 2)
+    events = keyed_events(600)
+    session, found = Session(query), []
+    for first in range(0, len(events), 11):
+        found += [row for batch in session.feed(events[first : first + 11]).batches() for row in batch.to_pylist()]
+    assert found == ceql.match(query, events).to_arrow().to_pylist()
+    assert len(found) > 10

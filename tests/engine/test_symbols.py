@@ -247,6 +247,8 @@ def test_times_beyond_the_years_that_python_knows(unit: str) -> None:
         ("x > '1970-01-01'", [3, 4]),
         ("x < y", [0]),
         ("x >= y AND y < '2000-01-01'", [1, 2, 3, 4]),
+        ("(x > '1970-01-01') IS NULL", [5]),
+        ("(x > '1970-01-01' AND y < '1970-01-01') IN {FALSE}", [0, 1, 2]),
     ):
         found = ceql.match(f"SELECT * FROM S WHERE A FILTER A[{condition}]", table, shape="positions").to_arrow()
         assert found["start"].to_pylist() == rows

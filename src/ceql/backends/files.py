@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,9 @@ CSV_BLOCK = 1 << 24
 """Bytes of CSV and JSON lines that are read at a time, and from which types are guessed."""
 
 SUFFIXES = (*PARQUET, *ARROW, *CSV, *JSON_LINES)
+FORMATS = ("parquet", "arrow", "csv", "json")
+CSV_OPTIONS = ("header", "delimiter", "sep")
+"""Options for reading CSV, as Spark calls them."""
 
 
 class FileError(DataError):
@@ -52,12 +56,18 @@ class EventFile:
         return pa.RecordBatchReader.from_batches(self.schema, counted())
 
 
-def read_events(path: Path, column_types: Mapping[str, pa.DataType] | None = None) -> EventFile:
+def read_events(
+    path: Path,
+    column_types: Mapping[str, pa.DataType] | None = None,
+    *,
+    format: str | None = None,
+    options: Mapping[str, str] | None = None,
+) -> EventFile:
     """Open a file of events, or raise `FileError` saying why it cannot be read.
 
     CSV does not say what its columns hold: `column_types` does, for those that it names.
     """
-    kind = check_suffix(path)
+    kind = format or check_suffix(path)
     try:
         if kind == "parquet":
             file = pa.parquet.ParquetFile(path)
@@ -67,15 +77,68 @@ def read_events(path: Path, column_types: Mapping[str, pa.DataType] | None = Non
             opened = pa.ipc.open_file(pa.memory_map(str(path)))
             batches = (opened.get_batch(index) for index in range(opened.num_record_batches))
             return EventFile(opened.schema, _explained(batches, path))
-        reader = _open_csv(path, column_types or {}) if kind == "csv" else _open_json(path)
+        reader = _open_csv(path, column_types or {}, options or {}) if kind == "csv" else _open_json(path)
         return EventFile(reader.schema, _explained(iter(reader), path))
     except (OSError, pa.ArrowInvalid) as error:
         raise _unreadable(path, error) from error
 
 
-def _open_csv(path: Path, column_types: Mapping[str, pa.DataType]) -> Any:
+def read_all_events(
+    paths: Sequence[str],
+    column_types: Mapping[str, pa.DataType] | None = None,
+    *,
+    format: str | None = None,
+    options: Mapping[str, str] | None = None,
+) -> EventFile:
+    """Open files, folders of files and glob patterns as one stream of events, one file after the other.
+
+    Files of a folder or pattern come in the order of their names. All must have the columns of the first.
+    """
+    files = [file for path in paths for file in _files_of(path, format)]
+    first, *others = [read_events(file, column_types, format=format, options=options) for file in files]
+    n_rows = [one.n_rows for one in (first, *others)]
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from first.batches
+        for file, events in zip(files[1:], others, strict=True):
+            for batch in events.batches:
+                yield _like(batch, first.schema, file, files[0])
+
+    return EventFile(first.schema, batches(), None if None in n_rows else sum(n for n in n_rows if n is not None))
+
+
+def _files_of(path: str, format: str | None) -> list[Path]:
+    if os.path.isdir(path):
+        inside = [one for one in sorted(Path(path).iterdir()) if one.is_file() and one.name[0] not in "._"]
+        files = [one for one in inside if format or format_of(one.name)]
+        if not files:
+            raise FileError(f"cannot read {path}: the folder has no files of a known format", "give --format")
+        return files
+    if not os.path.exists(path) and glob.has_magic(path):
+        files = [Path(one) for one in sorted(glob.glob(path))]
+        if not files:
+            raise FileError(f"cannot read {path}: no file has such a name")
+        return files
+    return [Path(path)]
+
+
+def _like(batch: pa.RecordBatch, schema: pa.Schema, file: Path, first: Path) -> pa.RecordBatch:
+    """Return a batch with the columns of another file, in its order."""
+    try:
+        return batch.select(schema.names).cast(schema)
+    except (KeyError, ValueError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise FileError(f"cannot read {file}: its columns are not those of {first}: {error}") from error
+
+
+def _open_csv(path: Path, column_types: Mapping[str, pa.DataType], options: Mapping[str, str]) -> Any:
+    has_header = options.get("header", "true").lower() == "true"
+    read = pa.csv.ReadOptions(block_size=CSV_BLOCK, autogenerate_column_names=not has_header)
+    delimiter = options.get("delimiter", options.get("sep", ",")).replace("\\t", "\t")
+    if len(delimiter) != 1:
+        raise FileError(f"the delimiter of CSV is one character, not '{delimiter}'")
+    parse = pa.csv.ParseOptions(delimiter=delimiter)
     convert = pa.csv.ConvertOptions(column_types=dict(column_types))
-    return pa.csv.open_csv(path, pa.csv.ReadOptions(block_size=CSV_BLOCK), convert_options=convert)
+    return pa.csv.open_csv(path, read, parse, convert)
 
 
 def _open_json(path: Path) -> Any:
@@ -159,8 +222,19 @@ def _json(value: Any) -> str:
 
 def check_suffix(path: Path) -> str:
     """Return the format that a suffix stands for, or raise `FileError`."""
-    name = path.name.lower()
-    for kind, suffixes in (("parquet", PARQUET), ("arrow", ARROW), ("csv", CSV), ("json", JSON_LINES)):
-        if name.endswith(suffixes):
+    kind = format_of(path.name)
+    if kind is None:
+        raise FileError(f"cannot tell the format of {path} by its suffix", f"use one of {', '.join(SUFFIXES)}")
+    return kind
+
+
+def format_of(name: str) -> str | None:
+    """Return the format that the suffix of a name stands for, None if it is not known.
+
+    >>> format_of("trades.CSV.gz"), format_of("trades")
+    ('csv', None)
+    """
+    for kind, suffixes in zip(FORMATS, (PARQUET, ARROW, CSV, JSON_LINES), strict=True):
+        if name.lower().endswith(suffixes):
             return kind
-    raise FileError(f"cannot tell the format of {path} by its suffix", f"use one of {', '.join(SUFFIXES)}")
+    return None

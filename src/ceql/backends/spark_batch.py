@@ -1,226 +1,200 @@
 """Matches over Spark DataFrames: rows are brought together and in order, then a session runs over them.
 
-Two plans: `keys`, where PARTITION BY brings the rows of one key to one task, and each task runs a
-session over its keys; and `single`, where one task sees the whole stream. Either way a task reads
-Arrow batches and yields Arrow batches, holding one of each and the state of its session.
+Three plans:
+- `keys`: PARTITION BY brings the rows of one key to one task, and each task runs a session over its keys;
+- `shards`: the timeline is cut, and each task runs a session over one piece of it (see `spark_shards`);
+- `single`: one task sees the whole stream.
+Either way a task reads Arrow batches and yields Arrow batches, holding one of each and the state of its session.
 
-Rows that no predicate can be true of are dropped in the JVM, where the filter reaches the scan.
-The filter need only be sound: what it lets through is decided by the engine, so no predicate has
-two meanings.
+Only columns that the query can see are read, and rows that satisfy none of its predicates are dropped in the
+JVM where the language allows it; that filter reaches the scan. What is left is decided by the engine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import io
+import re
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
-from functools import reduce
-from typing import Literal
+from typing import Any, Literal
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own documentation writes it
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import DataType, DoubleType, FloatType
 
-from ceql.automaton.cea import Guard
-from ceql.automaton.lazy import Alphabet
-from ceql.engine.matches import Shape, result_schema
-from ceql.engine.recognizer import may_drop_irrelevant
-from ceql.engine.session import Session
+from ceql.backends import spark_shards
+from ceql.backends.spark_predicates import quoted
+from ceql.backends.spark_query import STREAM, Prepared
+from ceql.backends.spark_worker import map_batches
 from ceql.errors import DataError
-from ceql.query import Query, compile
-from ceql.schema import Kind, Schema
+from ceql.query import Query
 from ceql.syntax import plan as plans
 from ceql.syntax.ast import Consumption
 
-PlanName = Literal["auto", "keys", "single"]
-PLANS = ("auto", "keys", "single")
+PlanName = Literal["auto", "keys", "shards", "single"]
+PLANS = ("auto", "keys", "shards", "single")
+
+TASK = ("ceql.backends.spark_task", "recognise")
+
+MIN_CORES_FOR_SHARDS = 8
+"""With few cores one task is as good: rows are read twice to cut the timeline. Measured with two; eight is a guess."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """How a query is going to run over a DataFrame."""
+    """How a query is going to run over a DataFrame; `events` are the rows that it needs."""
 
-    query: Query
+    prepared: Prepared
     plan: str
     reason: str
-    order: tuple[str, ...]
-    row_filter: Column | None
-    schema: pa.Schema
+    events: DataFrame
+    n_shards: int
+
+    @property
+    def query(self) -> Query:
+        """The query, bound to the columns."""
+        return self.prepared.query
 
 
-def match(
-    query: Query | str,
-    events: DataFrame,
-    *,
-    type_column: str | None,
-    time_column: str | None,
-    order_by: Sequence[str],
-    shape: Shape,
-    plan: PlanName,
-) -> DataFrame:
+def match(job: Job) -> DataFrame:
     """Return the matches as a DataFrame; nothing runs before it is asked for."""
-    job = planned(
-        query, events, type_column=type_column, time_column=time_column, order_by=order_by, shape=shape, plan=plan
-    )
-    text, order, own_time = job.query.text, job.order, job.query.time_column
-
-    def recognise(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        session = Session(text, shape=shape, type_column=type_column, time_column=own_time, order_by=order)
-        for batch in batches:
-            yield from session.feed(batch).batches()
-
-    return arranged(events, job).mapInArrow(recognise, from_arrow_schema(job.schema, prefer_timestamp_ntz=True))
+    schema = from_arrow_schema(job.prepared.schema, prefer_timestamp_ntz=True)
+    return map_batches(arranged(job), schema, *TASK, job.query.text, **_task_options(job))
 
 
-def planned(
-    query: Query | str,
-    events: DataFrame,
-    *,
-    type_column: str | None,
-    time_column: str | None,
-    order_by: Sequence[str],
-    shape: Shape,
-    plan: PlanName,
-) -> Job:
-    """Return the plan for a query over a DataFrame, or raise what can be known to be wrong before it runs."""
-    if events.isStreaming:
-        raise DataError("streaming DataFrames are not supported yet", "use foreachBatch, or a batch DataFrame")
-    if shape == "positions":
-        raise DataError("a distributed stream has no cheap row numbers", "use shape='matches' or shape='events'")
-    if shape == "events":
-        raise DataError("shape='events' is not supported on Spark yet", "use shape='matches'")
+def _task_options(job: Job) -> dict[str, Any]:
+    """Return the options of `spark_task.recognise`."""
+    window = job.query.plan.window
+    is_measured = isinstance(window, plans.AttributeWindow) and window.attribute == job.prepared.order[0]
+    return {
+        "keys": job.query.plan.partition_by,
+        "required": None if is_measured else job.prepared.order[0],
+        "halo_column": spark_shards.HALO if job.plan == "shards" else None,
+        "shape": job.prepared.shape,
+        "type_column": job.prepared.type_column,
+        "time_column": job.query.time_column,
+        "order_by": job.query.order_by,
+        "stream_column": STREAM if job.prepared.is_merged else None,
+        "id_columns": job.prepared.id_columns,
+    }
+
+
+def planned(prepared: Prepared, plan: PlanName) -> Job:
+    """Return the plan for a query over DataFrames; `DataError` if the one asked for is not possible."""
     if plan not in PLANS:
         raise ValueError(f"unknown plan {plan!r}: choose one of {', '.join(PLANS)}")
-    text = query if isinstance(query, str) else query.text
-    schema = Schema.of(events.schema)
-    bound = compile(text, schema, time_column=time_column, order_by=order_by)
-    if type_column is not None and type_column not in events.columns:
-        raise DataError(
-            f"the events have no type column '{type_column}'",
-            "name it with type_column, or give type_column=None if every event has its stream's name as type",
-        )
-    order = _order(bound, events, time_column, order_by)
-    chosen, reason = _choice(bound.plan, plan)
-    columns = schema.streams[0].columns
-    events_schema = pa.schema(list(columns.items()))
-    return Job(
-        bound,
-        chosen,
-        reason,
-        order,
-        _row_filter(bound, type_column),
-        result_schema(shape, bound.plan, events_schema),
-    )
+    frame = prepared.frame
+    chosen, reason = _choice(prepared.query.plan, plan, frame)
+    for name in prepared.query.plan.partition_by:
+        frame = frame.where(F.col(quoted(name)).isNotNull())
+    if prepared.row_filter is not None:
+        frame = frame.where(prepared.row_filter)
+    n_shards = int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    if chosen == "shards" and n_shards == 1:
+        chosen, reason = "single", "spark.sql.shuffle.partitions = 1 leaves one shard"
+    return Job(prepared, chosen, reason, frame, n_shards)
 
 
-def arranged(events: DataFrame, job: Job) -> DataFrame:
-    """Return the rows filtered, brought to their tasks, and in order within each."""
-    keys = [F.col(_quoted(name)) for name in job.query.plan.partition_by]
-    for key in keys:
-        events = events.where(key.isNotNull())
-    if job.row_filter is not None:
-        events = events.where(job.row_filter)
-    events = events.repartition(*keys) if job.plan == "keys" else events.repartition(1)
-    return events.sortWithinPartitions(*(F.col(_quoted(name)) for name in job.order))
+def arranged(job: Job) -> DataFrame:
+    """Return the rows brought to their tasks, and in order within each."""
+    events, window = job.events, job.query.plan.window
+    if job.plan == "keys":
+        events = events.repartition(*(job.prepared.key_column(name) for name in job.query.plan.partition_by))
+    elif job.plan == "shards":
+        assert isinstance(window, plans.AttributeWindow)
+        events = spark_shards.sharded(events, window, job.prepared.types[window.attribute], job.n_shards)
+    else:
+        events = events.repartition(1)
+    by = [F.col(quoted(name)) for name in job.prepared.order]
+    if job.prepared.is_merged:
+        sources = job.query.plan.sources
+        by.append(F.array_position(F.array(*(F.lit(name) for name in sources)), F.col(STREAM)))
+    by += [F.col(quoted(name)) for name in job.prepared.ties]
+    by += [part for field in job.events.schema for part in _apart(F.col(quoted(field.name)), field.dataType)]
+    return events.sortWithinPartitions(*by)
 
 
-def _choice(query: plans.Plan, plan: PlanName) -> tuple[str, str]:
+def _apart(column: Column, data_type: DataType) -> list[Column]:
+    """Return what tells values apart that Spark sorts as equal (-0.0 and 0.0, letters of a collation) or not at all."""
+    if isinstance(data_type, FloatType | DoubleType):
+        return [F.when(column == 0, column.cast("string"))]
+    if re.search(r"\b(float|double|map|collate)\b", data_type.simpleString()):
+        return [column.cast("string")]
+    return []
+
+
+def _choice(query: plans.Plan, plan: PlanName, events: DataFrame) -> tuple[str, str]:
+    """Return the plan to run and the reason; `DataError` if the one asked for is not possible."""
+    why_not = {"keys": _why_not_keys(query), "shards": _why_not_shards(query)}
+    if plan in why_not and why_not[plan] is not None:
+        raise DataError(f"plan='{plan}' is not possible: {why_not[plan]}", "leave the choice to plan='auto'")
+    if plan != "auto":
+        return plan, "it was asked for"
+    if why_not["keys"] is None:
+        return "keys", "partitions are independent"
+    n_cores = _n_cores(events)
+    if why_not["shards"] is None and n_cores >= MIN_CORES_FOR_SHARDS:
+        return "shards", f"{why_not['keys']}, and {n_cores} cores share the work"
+    if why_not["shards"] is None:
+        return "single", f"{why_not['keys']}, and shards are for {MIN_CORES_FOR_SHARDS} cores or more"
+    return "single", f"{why_not['keys']}; {why_not['shards']}"
+
+
+def _why_not_keys(query: plans.Plan) -> str | None:
     if not query.partition_by:
-        if plan == "keys":
-            raise DataError("plan='keys' needs a query with PARTITION BY")
-        return "single", "the query has no PARTITION BY"
+        return "the query has no PARTITION BY"
     if query.consumption is Consumption.ANY:
-        if plan == "keys":
-            raise DataError("plan='keys' cannot run CONSUME BY ANY, which makes partitions depend on one another")
-        return "single", "CONSUME BY ANY makes partitions depend on one another"
-    if plan == "single":
-        return "single", "plan='single' was asked for"
-    return "keys", "partitions are independent"
-
-
-def _order(query: Query, events: DataFrame, time_column: str | None, order_by: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that order the stream: the window's or the time, those given, then all others.
-
-    The others break ties; rows that are equal in all of them are interchangeable.
-    """
-    window = query.plan.window
-    first = [window.attribute] if isinstance(window, plans.AttributeWindow) else []
-    if time_column is not None:
-        first.append(time_column)
-    given = list(dict.fromkeys([*first, *order_by]))
-    if not given:
-        raise DataError(
-            "a DataFrame has no order of its own", "name the columns that order it with time_column or order_by"
-        )
-    for name in given:
-        if name not in events.columns:
-            raise DataError(f"the events have no column '{name}' to order by")
-    types = dict(Schema.of(events.schema).streams[0].columns)
-    others = [name for name in events.columns if name not in given and not pa.types.is_map(types[name])]
-    return tuple([*given, *others])
-
-
-def _row_filter(query: Query, type_column: str | None) -> Column | None:
-    """Return what every relevant row satisfies, as a Column; None if all rows are needed."""
-    if isinstance(query.plan.window, plans.EventsWindow) or not may_drop_irrelevant(query.automaton):
-        return None
-    alternatives = [_guard_column(guard, type_column) for guard in Alphabet.of(query.automaton).guards]
-    if not alternatives or any(one is None for one in alternatives):
-        return None
-    return reduce(Column.__or__, [one for one in alternatives if one is not None])
-
-
-def _guard_column(guard: Guard, type_column: str | None) -> Column | None:
-    parts = [part for one in sorted(guard, key=repr) if (part := _predicate_column(one, type_column)) is not None]
-    return reduce(Column.__and__, parts) if parts else None
-
-
-_OPERATORS = {"=": "__eq__", "<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
-_SAFE_KINDS = (Kind.STRING, Kind.BOOLEAN, Kind.INTEGER)
-
-
-def _predicate_column(predicate: plans.Predicate, type_column: str | None) -> Column | None:
-    """Return a predicate as Spark evaluates it, None where it is not certain to mean the same."""
-    match predicate:
-        case plans.HasType():
-            return None if type_column is None else F.col(_quoted(type_column)) == F.lit(predicate.event_type)
-        case plans.Compare(plans.Column() as left, operator, plans.Constant() as right) if operator in _OPERATORS:
-            is_same_kind = left.kind is right.kind and left.kind in _SAFE_KINDS
-            is_float = left.kind is Kind.FLOAT and isinstance(right.value, float)
-            if (is_same_kind or is_float) and _fits(right.value):
-                column: Column = getattr(F.col(_quoted(left.name)), _OPERATORS[operator])(F.lit(right.value))
-                return column
-        case plans.All():
-            parts = [part for one in predicate.parts if (part := _predicate_column(one, type_column)) is not None]
-            return reduce(Column.__and__, parts) if parts else None
-        case plans.Any():
-            either = [_predicate_column(one, type_column) for one in predicate.parts]
-            known = [one for one in either if one is not None]
-            return reduce(Column.__or__, known) if len(known) == len(either) else None
-        case plans.IsNull(plans.Column() as value):
-            return F.col(_quoted(value.name)).isNull()
+        return "CONSUME BY ANY makes partitions depend on one another"
     return None
 
 
-def _fits(value: object) -> bool:
-    return not isinstance(value, int) or -(2**63) <= value < 2**63
+def _why_not_shards(query: plans.Plan) -> str | None:
+    if query.partition_by:
+        return "the query has PARTITION BY"
+    if query.consumption is not Consumption.NONE:
+        return "CONSUME BY makes matches depend on all earlier ones"
+    if not isinstance(query.window, plans.AttributeWindow):
+        return "shards need WITHIN a time or the values of an attribute"
+    return None
 
 
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+def _n_cores(events: DataFrame) -> int:
+    """Return how many tasks run at once; 1 through Spark Connect, which does not tell."""
+    with suppress(Exception):
+        return int(events.sparkSession.sparkContext.defaultParallelism)
+    return 1
 
 
 def described(job: Job) -> str:
     """Return a job in words."""
     keys = ", ".join(job.query.plan.partition_by)
     how = {
-        "keys": f"rows are brought together by {keys}; each task runs over its keys",
+        "keys": f"rows are brought together by {keys}, and each task runs over its keys",
+        "shards": f"{job.n_shards} tasks each run over a piece of the timeline and the window before it",
         "single": "one task runs over all rows",
     }[job.plan]
+    ties = f"; what ties by {', '.join(job.prepared.ties)}" if job.prepared.ties else ""
     return "\n".join(
         [
             f"plan: {job.plan}, because {job.reason}: {how}",
-            f"order: {', '.join(job.order)}",
-            f"row filter: {job.row_filter if job.row_filter is not None else 'none, every row is needed'}",
+            f"order: {', '.join(job.prepared.order)}{ties}",
+            f"columns read: {', '.join(name for name in job.events.columns if name != STREAM)}",
+            f"row filter: {_filter_in_words(job)}",
         ]
     )
+
+
+def _filter_in_words(job: Job) -> str:
+    """Return which rows are left out before they reach Python, and what of that the scan does."""
+    if job.prepared.row_filter is None:
+        return "none, every row is needed"
+    text = io.StringIO()
+    with redirect_stdout(text):
+        job.events.explain("formatted")
+    pushed = re.findall(r"(?:PushedFilters|PushedPredicates|DataFilters|Filters): \[(.*)\]", text.getvalue())
+    conditions = re.findall(r"^Condition : (.*)$", text.getvalue(), re.MULTILINE)
+    lines = ["rows that satisfy no predicate are left out"]
+    lines += [f"  in Spark: {condition}" for condition in conditions]
+    lines += [f"  in the scan: {filters or 'nothing'}" for filters in pushed[:1]] or ["  in the scan: nothing"]
+    return "\n".join(lines)

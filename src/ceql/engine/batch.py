@@ -80,6 +80,20 @@ def stream_of(tables: Mapping[str, object], name: str) -> object:
     return tables[name]
 
 
+def split(events: object, stream_column: str, sources: Sequence[str]) -> tuple[pa.Table, IntArray]:
+    """Return a table without the column that names each row's stream, and the number of that stream in FROM."""
+    schema, batches = read(events)
+    table = pa.Table.from_batches(list(batches), schema).combine_chunks()
+    if stream_column not in table.column_names:
+        raise missing_column(stream_column, table.column_names)
+    names = table[stream_column].combine_chunks()
+    numbers = pc.index_in(names, value_set=pa.array(sources, names.type))
+    if numbers.null_count:
+        name = names.filter(pc.is_null(numbers))[0]
+        raise DataError(f"column '{stream_column}' names a stream '{name}', but FROM reads {listing(sources)}")
+    return table.drop_columns([stream_column]), np.asarray(numbers)
+
+
 def merged(
     tables: Mapping[str, object], sources: Sequence[str], order: Sequence[str], like: pa.Schema | None = None
 ) -> tuple[pa.Table, IntArray]:

@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 from ceql.automaton.lazy import Alphabet, DetState
 from ceql.automaton.passes import collapse_labels, simplify
 from ceql.engine.chunk import Chunk
-from ceql.engine.fold import gather
+from ceql.engine.fold import keep_keyed, keep_where
 from ceql.engine.history import History
-from ceql.engine.kernel import UNION
-from ceql.engine.keys import KeyEncoder, count_events
-from ceql.engine.matches import ResultBuilder, Shape, as_type, result_schema
+from ceql.engine.kernel import KEY, UNION
+from ceql.engine.keys import NO_KEY, KeyEncoder, count_events
+from ceql.engine.matches import Ordinals, ResultBuilder, Shape, as_type, result_schema
 from ceql.engine.measure import Measure
 from ceql.engine.recognizer import Events, Recognizer, check_size, may_drop_irrelevant
 from ceql.engine.snapshot import Content
@@ -29,11 +29,14 @@ from ceql.syntax import plan
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
-BLOCK = 1 << 16
-"""Events that go through predicates and kernel together: as many as stay in the processor's cache."""
+BLOCK = 1 << 18
+"""Events that go through predicates and kernel together: many, so that what Python does for each is not felt."""
 
 MIN_HISTORY = 1 << 18
 """Rows of history below which nothing is forgotten: forgetting costs a collection."""
+
+MIN_KEYS = 1 << 17
+"""Partition keys below which none is forgotten."""
 
 KEY_ARRAYS = ("key_from", "key_length", "key_room", "key_epoch", "key_active", "key_events")
 
@@ -49,6 +52,7 @@ class Bound:
         shape: Shape,
         type_column: str | None,
         time_column: str | None,
+        id_columns: tuple[str, ...] = (),
         **options: Any,
     ) -> None:
         self.query = query
@@ -90,18 +94,14 @@ class Bound:
             **options,
         )
         self.schema = result_schema(shape, bound, schema)
-        self.builder = ResultBuilder(shape, bound, self.schema)
+        self.builder = ResultBuilder(shape, bound, self.schema, id_columns)
         self.history = History(self._stored) if shape != "positions" else None
         self._lacking = _lacking(query)
         self._history_limit = MIN_HISTORY
+        self._keys_limit = MIN_KEYS
         # PERF: allocated once; fresh arrays of this size come from the system page by page.
         self._symbols = np.empty(BLOCK, np.int32)
-        self._buffers = (
-            np.empty(BLOCK, np.int32),
-            np.empty(BLOCK, np.int64),
-            np.empty(BLOCK, self.recognizer.number),
-            np.empty(BLOCK if self.keys is not None else 0, np.int32),
-        )
+        self._rows = np.arange(BLOCK, dtype=np.int32)
 
     def check_schema(self, schema: pa.Schema) -> None:
         """Refuse a batch that differs from the first one."""
@@ -123,11 +123,11 @@ class Bound:
         """Return what `restore_state` needs to undo a batch."""
         history = None if self.history is None else self.history.copy()
         times = [one.last for one in self._clocks]
-        return self.recognizer.state.copy(), history, times, self.builder.last_end, self.builder.ordinal
+        return self.recognizer.state.copy(), history, times, self.builder.ordinals.copy()
 
     def restore_state(self, copied: tuple[Any, ...]) -> None:
         """Undo all batches since the copy."""
-        self.recognizer.state, self.history, times, self.builder.last_end, self.builder.ordinal = copied
+        self.recognizer.state, self.history, times, self.builder.ordinals = copied
         for one, last in zip(self._clocks, times, strict=True):
             one.last = last
 
@@ -135,6 +135,7 @@ class Bound:
         """Return what must outlive the process: the run state, the keys, and the rows that are still needed."""
         recognizer = self.recognizer
         recognizer.collect(self.measure.last)
+        self._forget_keys()
         state, memo = recognizer.state, recognizer.memo
         used, n_keys = state.n_nodes, 0 if self.keys is None else self.keys.n_keys
         content: Content = {
@@ -149,7 +150,7 @@ class Bound:
             "pool": state.pool[: state.pool_length],
             "counters": [state.n_events, state.n_matches, state.n_dropped],
             "last": [None if one.last is None else one.last.item() for one in self._clocks],
-            "ordinal": [self.builder.last_end, self.builder.ordinal],
+            "ordinals": [self.builder.ordinals.moment, list(self.builder.ordinals.counts.items())],
             "events": self.events_schema.empty_table(),
         }
         if self.keys is not None:
@@ -158,8 +159,7 @@ class Bound:
                 data_type = self._stored.field(self.query.plan.partition_by[index]).type
                 content[f"key_values_{index}"] = pa.table({"value": pa.array(list(dictionary), _plain(data_type))})
         if self.history is not None:
-            live = state.data[:used][state.kind[:used] != UNION]
-            self.history.keep_only(live)
+            self._keep_live_rows()
             content["row_ids"], content["rows"] = self.history.snapshot()
         return content
 
@@ -180,7 +180,7 @@ class Bound:
         state.pool[: len(content["pool"])] = content["pool"]
         state.n_events, state.n_matches, state.n_dropped = content["counters"]
         self._take_times(content["last"])
-        self.builder.last_end, self.builder.ordinal = content["ordinal"]
+        self.builder.ordinals = Ordinals(*content["ordinals"])
         if self.keys is not None:
             values = [
                 content[f"key_values_{index}"]["value"].to_pylist() for index in range(len(self.keys.dictionaries))
@@ -211,24 +211,22 @@ class Bound:
         if self.counts_events_by_key:
             # Until the end of the batch the state keeps the old counts: a collection in between
             # may take a key for younger than it is, never for older.
-            slots = self._slots(part, np.empty(0, np.bool_))
+            slots = self._slots(part, np.arange(len(part)))
             counts = state.key_events.copy()
             times = np.empty(len(part), np.int64)
             count_events(slots, counts, times)
         for begin in range(0, len(part), BLOCK):
-            end = min(begin + BLOCK, len(part))
-            symbols = self._symbols[: end - begin]
-            self.encoder.encode(self._columns(part, streams, begin, end), symbols)
-            own = slice(begin, end)
+            own = slice(begin, min(begin + BLOCK, len(part)))
+            n_kept = self._encode(self._columns(part, streams, own), own.stop - own.start, is_timed[own])
+            symbols, rows = self._symbols[:n_kept], self._rows[:n_kept]
             own_slots = slots[own]
-            if self.keys is not None and not self.counts_events_by_key:
-                is_wanted = symbols != 0 if self.may_drop else np.empty(0, np.bool_)
-                own_slots = self._slots(part.slice(begin, end - begin), is_wanted)
-            n_kept = gather(
-                symbols, first_row + begin, times[own], is_timed[own], own_slots, self.may_drop, *self._buffers
-            )
-            events = Events(*(buffer[:n_kept] for buffer in self._buffers))
-            if len(events.symbols):
+            if self.keys is not None:
+                own_slots = (
+                    own_slots[rows] if self.counts_events_by_key else self._slots(part.slice(begin, BLOCK), rows)
+                )
+                n_kept = keep_keyed(own_slots, symbols, rows)
+            if n_kept:
+                events = Events(symbols[:n_kept], rows[:n_kept], first_row + begin, times[own], own_slots[:n_kept])
                 for chunk in self.recognizer.run(events, self.encoder.masks, is_read=is_read()):
                     state.n_matches += len(chunk)
                     yield chunk
@@ -261,14 +259,28 @@ class Bound:
         columns = [as_type(part.column(field.name), field.type) for field in self._stored]
         return pa.record_batch(columns, schema=self._stored)
 
-    def _slots(self, part: pa.RecordBatch, is_wanted: IntArray) -> IntArray:
-        """Return the slot of each row's partition key, with room for all of them in the state."""
+    def _encode(self, columns: Columns, n_rows: int, is_timed: IntArray) -> int:
+        """Write symbol and row of the events that the kernel has to see to the buffers; return how many.
+
+        Left out are those without a measure and, where possible, those that satisfy no guard.
+        """
+        symbols, rows = self._symbols[:n_rows], self._rows[:n_rows]
+        if self.may_drop:
+            n_rows = self.encoder.encode(columns, symbols, rows)
+        else:
+            self.encoder.encode(columns, symbols)
+            rows[:] = np.arange(n_rows)
+        return int(keep_where(is_timed, symbols, rows, n_rows)) if len(is_timed) else n_rows
+
+    def _slots(self, part: pa.RecordBatch, rows: IntArray) -> IntArray:
+        """Return the slot of the partition key of some rows, with room for all of them in the state."""
         assert self.keys is not None
-        slots = self.keys.encode([part.column(name) for name in self.query.plan.partition_by], is_wanted)
+        slots = self.keys.encode([part.column(name) for name in self.query.plan.partition_by], rows)
         self.recognizer.state.make_room_for_keys(self.keys.n_keys)
         return slots
 
-    def _columns(self, part: pa.RecordBatch, streams: IntArray | None, begin: int, end: int) -> Columns:
+    def _columns(self, part: pa.RecordBatch, streams: IntArray | None, own: slice) -> Columns:
+        begin, end = own.start, own.stop
         sources = self.query.plan.sources
         types = sources[0] if self.type_column is None else part.column(self.type_column).slice(begin, end - begin)
         arrays = {name: part.column(name).slice(begin, end - begin) for name in self.read}
@@ -290,20 +302,59 @@ class Bound:
             columns[name] = pc.if_else(has, columns[name], pa.scalar(None, columns[name].type))
         return pa.record_batch(list(columns.values()), schema=part.schema)
 
+    def expire(self, now: Any) -> None:
+        """Let go of all that cannot match an event at `now` or later, in the units of the window's attribute."""
+        self.recognizer.collect(now)
+        self._forget_keys()
+        if self.history is not None:
+            self._keep_live_rows()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is held that a later event could need."""
+        return self.recognizer.state.n_nodes == 0
+
+    def _forget_keys(self) -> None:
+        """Give the slots of keys without open matches to others; a collection must have come just before."""
+        if self.keys is None:
+            return
+        state = self.recognizer.state
+        is_live = state.key_length[: self.keys.n_keys] > 0
+        current = int(state.control[KEY])
+        if current >= 0:
+            is_live[current] = state.active.any()
+        if is_live.all():
+            return
+        slots = np.cumsum(is_live) - 1
+        state.control[KEY] = slots[current] if current >= 0 and is_live[current] else NO_KEY
+        for name in KEY_ARRAYS:
+            kept = getattr(state, name)[: self.keys.n_keys][is_live]
+            room = np.zeros((max(64, 2 * len(kept)), *kept.shape[1:]), kept.dtype)
+            room[: len(kept)] = kept
+            setattr(state, name, room)
+        self.keys.keep_only(is_live)
+
     def forget(self) -> None:
-        """Let go of rows that no open match needs, once there are many."""
+        """Let go of keys and rows that no open match needs, once there are many."""
+        if self.keys is not None and self.keys.n_keys > self._keys_limit:
+            self.recognizer.collect(self.measure.last)
+            self._forget_keys()
+            self._keys_limit = max(MIN_KEYS, 2 * self.keys.n_keys)
         if self.history is None:
             return
         limit = self.recognizer.max_state_bytes
         is_too_large = limit is not None and self.n_bytes > limit
         if self.history.n_rows < self._history_limit and not is_too_large:
             return
-        state = self.recognizer.state
         self.recognizer.collect(self.measure.last)
-        live = state.data[: state.n_nodes][state.kind[: state.n_nodes] != UNION]
-        self.history.keep_only(live)
+        self._keep_live_rows()
         self._history_limit = max(MIN_HISTORY, 2 * self.history.n_rows)
         check_size(self.n_bytes, limit)
+
+    def _keep_live_rows(self) -> None:
+        assert self.history is not None
+        state = self.recognizer.state
+        self.history.keep_only(state.data[: state.n_nodes][state.kind[: state.n_nodes] != UNION])
 
 
 _TYPE_KINDS = (Kind.STRING, Kind.UNKNOWN)

@@ -18,21 +18,32 @@ TABLE_BITS = 10
 
 
 @compiled
-def fold(state: Any, classes: Any, table: Any) -> None:
-    """Replace each row's set of guards by the one that is left after this column."""
+def fold(first: Any, of_first: Any, classes: Any, table: Any, sets: Any) -> None:
+    """Write the set of guards that is left of each row's `of_first[first[row]]` after this column."""
     # PERF: unsigned indices into a flat table spare the test for negative ones: 0.6 instead of 1.2 ns per event
     # for dictionary codes.
     width, flat = np.uint64(table.shape[1]), table.reshape(-1)
-    for i in range(np.uint64(state.shape[0])):
-        state[i] = flat[np.uint64(state[i]) * width + np.uint64(classes[i])]
+    for i in range(np.uint64(sets.shape[0])):
+        sets[i] = flat[np.uint64(of_first[np.uint64(first[i])]) * width + np.uint64(classes[i])]
 
 
 @compiled
-def fold_codes(state: Any, codes: Any, of_code: Any, table: Any) -> None:
-    """Do as `fold`, each row's class being that of its code."""
+def keep(first: Any, of_first: Any, classes: Any, table: Any, may_drop: Any, symbols: Any, rows: Any) -> Any:
+    """Do the last column's step and write symbol and number of each row that is not irrelevant; return how many.
+
+    A row's set of guards before the step is `of_first[first[row]]`. Without `may_drop` all rows are kept.
+    """
+    # PERF: the last two steps and the choice of rows in one pass: with all of encoding 2.3 instead of 4.5 ns per event.
     width, flat = np.uint64(table.shape[1]), table.reshape(-1)
-    for i in range(np.uint64(state.shape[0])):
-        state[i] = flat[np.uint64(state[i]) * width + np.uint64(of_code[np.uint64(codes[i])])]
+    n_kept = np.uint64(0)
+    least = np.int32(1 if may_drop else 0)
+    for i in range(np.uint64(classes.shape[0])):
+        symbol = flat[np.uint64(of_first[np.uint64(first[i])]) * width + np.uint64(classes[i])]
+        # Written first and counted after: a branch here would be mispredicted half of the time.
+        symbols[n_kept] = symbol
+        rows[n_kept] = i
+        n_kept += np.uint64(symbol >= least)
+    return n_kept
 
 
 @compiled
@@ -183,35 +194,20 @@ def first_decrease(values: Any, at_least: Any) -> Any:
 
 
 @compiled
-def gather(
-    symbols: Any,
-    first_row: Any,
-    times: Any,
-    is_timed: Any,
-    slots: Any,
-    may_drop: Any,
-    kept_symbols: Any,
-    kept_rows: Any,
-    kept_times: Any,
-    kept_slots: Any,
-) -> Any:
-    """Write symbol, row, measure and key slot of the events that the kernel has to see; return how many.
-
-    Left out are those without a measure or key (both arrays are empty if all have them), and
-    where `may_drop` is set those that satisfy no guard.
-    """
-    has_times, has_slots = is_timed.shape[0] > 0, slots.shape[0] > 0
+def keep_where(is_kept: Any, symbols: Any, rows: Any, n_rows: Any) -> Any:
+    """Leave only the events whose row is kept, in place; return how many are left."""
     n_kept = 0
-    for i in range(symbols.shape[0]):
-        # Written first and counted after: a branch here would be mispredicted half of the time.
-        kept_symbols[n_kept] = symbols[i]
-        kept_rows[n_kept] = first_row + i
-        kept_times[n_kept] = times[i]
-        is_kept = symbols[i] != 0 or not may_drop
-        if has_times:
-            is_kept &= is_timed[i]
-        if has_slots:
-            kept_slots[n_kept] = slots[i]
-            is_kept &= slots[i] >= 0
-        n_kept += is_kept
+    for i in range(n_rows):
+        symbols[n_kept], rows[n_kept] = symbols[i], rows[i]
+        n_kept += is_kept[rows[i]]
+    return n_kept
+
+
+@compiled
+def keep_keyed(slots: Any, symbols: Any, rows: Any) -> Any:
+    """Leave only the events that have a partition key, in place; return how many are left."""
+    n_kept = 0
+    for i in range(slots.shape[0]):
+        symbols[n_kept], rows[n_kept], slots[n_kept] = symbols[i], rows[i], slots[i]
+        n_kept += slots[i] >= 0
     return n_kept

@@ -21,8 +21,9 @@ that its update can be completed.
 Nodes (the paper's tECS) are numbered from 0; children have lower numbers than parents.
 
     kind     link         data                  start
-    BOTTOM   -            row of the event      measure at the first event
+    BOTTOM   END          row of the event      measure at the first event
     label    next node    row of the event      that of next
+    label    END          row of the event      measure at the event, the first of a run and marked
     UNION    left node    right node            that of left, which is the greater
 """
 
@@ -34,6 +35,9 @@ from ceql.engine.compiled import compiled
 
 UNION, BOTTOM = -1, -2
 """Kinds of nodes; an output node has its label's number, 0 or more, instead."""
+
+END = -1
+"""The link of a node that begins a run."""
 
 UNKNOWN = -2
 """A transition that has not been computed yet."""
@@ -48,9 +52,7 @@ LIST_CAPACITY = 16
 """Longest list of one state; a longer one is merged. Its length changes speed only."""
 
 # Fields of the control vector.
-AT, PHASE, MISS_STATE, MISS_SYMBOL, N_NODES, KEY, N_POOL, N_OUT, N_VALUES, DEPTH, N_EMITTED, N_MATCHES, LAST_TIME = (
-    range(13)
-)
+AT, PHASE, MISS_STATE, MISS_SYMBOL, N_NODES, KEY, N_POOL, N_OUT, N_VALUES, DEPTH, N_EMITTED, N_MATCHES = range(12)
 N_CONTROL = 16
 
 UPDATE, ENUMERATE = 0, 1
@@ -59,10 +61,11 @@ UPDATE, ENUMERATE = 0, 1
 U = np.uint64
 """Unsigned indices spare Numba's test for negative ones."""
 
-_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
-_BIT_OF = np.zeros(64, np.int64)
+DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
+BIT_OF = np.zeros(64, np.int64)
 for _bit in range(64):
-    _BIT_OF[int((np.uint64((int(_DE_BRUIJN) << _bit) & (2**64 - 1))) >> np.uint64(58))] = _bit
+    BIT_OF[int((np.uint64((int(DE_BRUIJN) << _bit) & (2**64 - 1))) >> np.uint64(58))] = _bit
+"""A power of two's exponent is `BIT_OF[(power * DE_BRUIJN) >> 58]`."""
 
 
 @compiled
@@ -72,9 +75,10 @@ def advance(
     limit,
     consumes,
     has_choice,
-    # the events: symbol, row, measure of the window, slot of the partition key
+    # the events: symbol, row counted from the first, slot of the partition key; the measure of every row
     symbols,
     rows,
+    first_row,
     times,
     keys,
     # the memo: for state * n_symbols + symbol, the target without mark and the range of marking steps
@@ -139,8 +143,8 @@ def advance(
 
     while at < n_events:
         symbol = symbols[U(at)]
-        now = times[U(at)]
-        row = rows[U(at)]
+        now = times[U(rows[U(at)])]
+        row = first_row + rows[U(at)]
 
         if phase == UPDATE:
             # --- an event of another key that concerns none of its runs is skipped as it is
@@ -165,7 +169,7 @@ def advance(
                         while bits != 0:
                             low = bits & (~bits + U(1))
                             bits ^= low
-                            state = word * 64 + _BIT_OF[(low * _DE_BRUIJN) >> U(58)]
+                            state = word * 64 + BIT_OF[(low * DE_BRUIJN) >> U(58)]
                             needed += 2 + list_length[U(state)]
                     if needed > key_room[key]:
                         room = needed + needed // 2 + 4
@@ -184,7 +188,7 @@ def advance(
                         while bits != 0:
                             low = bits & (~bits + U(1))
                             bits ^= low
-                            state = word * 64 + _BIT_OF[(low * _DE_BRUIJN) >> U(58)]
+                            state = word * 64 + BIT_OF[(low * DE_BRUIJN) >> U(58)]
                             pool[i] = state
                             pool[i + 1] = list_length[U(state)]
                             i += 2
@@ -220,7 +224,7 @@ def advance(
                 while bits != 0:
                     low = bits & (~bits + U(1))
                     bits ^= low
-                    state = word * 64 + _BIT_OF[(low * _DE_BRUIJN) >> U(58)]
+                    state = word * 64 + BIT_OF[(low * DE_BRUIJN) >> U(58)]
                     step = state * n_symbols + symbol
                     if unmarked[U(step)] == UNKNOWN:
                         control[AT], control[N_NODES], control[KEY] = at, n_nodes, key
@@ -286,27 +290,30 @@ def advance(
             # --- apply the transitions: the new run first, then the touched states
             for k in range(-1, n_live):
                 if k < 0:
-                    if begins == NOWHERE and marks_to[U(symbol)] == marks_from[U(symbol)]:
-                        continue
-                    kind[U(n_nodes)] = BOTTOM
-                    link[U(n_nodes)] = -1
-                    data[U(n_nodes)] = row
-                    start[U(n_nodes)] = now
-                    extended = n_nodes
-                    n_nodes += 1
+                    extended = END
                     step = symbol
                     target = begins
-                    n_moved = 1 if begins != NOWHERE else 0
+                    n_moved = 0
+                    if begins != NOWHERE:
+                        kind[U(n_nodes)] = BOTTOM
+                        link[U(n_nodes)] = END
+                        data[U(n_nodes)] = row
+                        start[U(n_nodes)] = now
+                        touched_list[U(n_live), 0] = n_nodes
+                        n_nodes += 1
+                        n_moved = 1
+                    moved = n_live
                 else:
                     extended = touched_node[U(k)]
                     step = touched_state[U(k)] * n_symbols + symbol
                     target = unmarked[U(step)]
                     n_moved = touched_length[U(k)]
+                    moved = k
                 n_marks = marks_to[U(step)] - marks_from[U(step)]
                 # Items 0 .. n_moved - 1 are the moved list, oldest first; then come the marking steps.
                 for item in range(n_moved + n_marks):
                     if item < n_moved:
-                        node = extended if k < 0 else touched_list[U(k), U(item)]
+                        node = touched_list[U(moved), U(item)]
                         to = target
                     else:
                         mark = marks_from[U(step)] + item - n_moved
@@ -314,7 +321,7 @@ def advance(
                         kind[U(n_nodes)] = step_label[U(mark)]
                         link[U(n_nodes)] = extended
                         data[U(n_nodes)] = row
-                        start[U(n_nodes)] = start[U(extended)]
+                        start[U(n_nodes)] = now if k < 0 else start[U(extended)]
                         node = n_nodes
                         n_nodes += 1
                     bit = U(1) << U(to & 63)
@@ -388,7 +395,7 @@ def advance(
                 while bits != 0:
                     low = bits & (~bits + U(1))
                     bits ^= low
-                    state = word * 64 + _BIT_OF[(low * _DE_BRUIJN) >> U(58)]
+                    state = word * 64 + BIT_OF[(low * DE_BRUIJN) >> U(58)]
                     i = n_touched
                     while i > 0 and rank[U(touched_state[U(i - 1)])] > rank[U(state)]:
                         touched_state[U(i)] = touched_state[U(i - 1)]
@@ -429,10 +436,10 @@ def advance(
             node = stack_node[U(depth)]
             length = np.int64(stack_depth[U(depth)])
             base, base_node, base_length = depth, node, length
-            what = kind[U(node)]
-            while what != BOTTOM:
-                if length >= longest or depth >= deepest:
-                    break
+            # The path is written from its end, so that it can be copied in the order of time.
+            following = link[U(node)]
+            while following != END and length < longest and depth < deepest:
+                what = kind[U(node)]
                 if what == UNION:
                     right = data[U(node)]
                     age = now - start[U(right)]
@@ -441,14 +448,19 @@ def advance(
                         stack_depth[U(depth)] = length
                         depth += 1
                 else:
-                    # The path is written from its end, so that it can be copied in the order of time.
                     length += 1
                     path_row[U(longest - length)] = data[U(node)]
                     if has_labels:
                         path_label[U(longest - length)] = what
-                node = link[U(node)]
-                what = kind[U(node)]
-            if what != BOTTOM or n_out >= out_start.shape[0] or n_values + length > out_row.shape[0]:
+                node = following
+                following = link[U(node)]
+            is_whole = following == END and length < longest
+            if is_whole and kind[U(node)] != BOTTOM:
+                length += 1
+                path_row[U(longest - length)] = data[U(node)]
+                if has_labels:
+                    path_label[U(longest - length)] = kind[U(node)]
+            if not is_whole or n_out >= out_start.shape[0] or n_values + length > out_row.shape[0]:
                 # Undo this descent: the node that it began with goes back on the stack.
                 stack_node[U(base)] = base_node
                 stack_depth[U(base)] = base_length
@@ -487,137 +499,3 @@ def advance(
 
     control[AT], control[N_NODES], control[KEY], control[PHASE] = at, n_nodes, key, UPDATE
     return DONE
-
-
-@compiled
-def collect(
-    control,
-    size,
-    now,
-    key_now,
-    active,
-    list_nodes,
-    list_length,
-    list_merged,
-    kind,
-    link,
-    data,
-    start,
-    key_from,
-    key_length,
-    key_room,
-    key_epoch,
-    key_active,
-    pool,
-    consumes,
-    # scratch: what becomes of each node, and the pool written anew
-    moved_to,
-    new_pool,
-):
-    """Drop what has left the window and close the gaps, in place; return the new length of the pool.
-
-    Nodes are marked in one descending pass and moved in one ascending pass, because children
-    have lower numbers than parents. A union whose right side has expired becomes its left side.
-    `key_now` gives each key's own measure where windows count events, else it is empty and `now`
-    holds for all.
-    """
-    n_nodes = control[N_NODES]
-    dead, kept, is_left = -1, -2, -3
-    for node in range(n_nodes):
-        moved_to[node] = dead
-
-    for word in range(active.shape[0]):
-        bits = active[word]
-        while bits != 0:
-            low = bits & (~bits + np.uint64(1))
-            bits ^= low
-            state = word * 64 + _BIT_OF[(low * _DE_BRUIJN) >> np.uint64(58)]
-            length = 0
-            for i in range(list_length[state]):
-                node = list_nodes[state, i]
-                if start[node] >= now or 0 <= now - start[node] <= size:
-                    list_nodes[state, length] = node
-                    length += 1
-                    moved_to[node] = kept
-            list_length[state] = length
-            list_merged[state] = -1
-            if length == 0:
-                active[word] &= ~low
-
-    n_pool = 0
-    for key in range(key_from.shape[0]):
-        is_current = key == control[KEY]
-        is_forgotten = consumes == 2 and key_epoch[key] != control[N_EMITTED]
-        key_time = key_now[key] if key_now.shape[0] > 0 else now
-        first = n_pool
-        i = key_from[key]
-        end = i + key_length[key]
-        for word in range(key_active.shape[1]):
-            key_active[key, word] = 0
-        while i < end and not is_current and not is_forgotten:
-            state = pool[i]
-            old_length = pool[i + 1]
-            i += 2
-            length = 0
-            for _ in range(old_length):
-                node = pool[i]
-                i += 1
-                if start[node] >= key_time or 0 <= key_time - start[node] <= size:
-                    new_pool[n_pool + 2 + length] = node
-                    length += 1
-                    moved_to[node] = kept
-            if length > 0:
-                new_pool[n_pool] = state
-                new_pool[n_pool + 1] = length
-                n_pool += 2 + length
-                key_active[key, state >> 6] |= np.uint64(1) << np.uint64(state & 63)
-        key_from[key] = first
-        key_length[key] = n_pool - first
-        key_room[key] = n_pool - first
-
-    for node in range(n_nodes - 1, -1, -1):
-        if moved_to[node] == dead or kind[node] == BOTTOM:
-            continue
-        if kind[node] == UNION:
-            right = data[node]
-            if key_now.shape[0] == 0 and start[right] < now and not 0 <= now - start[right] <= size:
-                moved_to[node] = is_left
-            elif moved_to[right] == dead:
-                moved_to[right] = kept
-        if moved_to[link[node]] == dead:
-            moved_to[link[node]] = kept
-
-    n_kept = 0
-    for node in range(n_nodes):
-        if moved_to[node] == dead:
-            continue
-        if moved_to[node] == is_left:
-            moved_to[node] = moved_to[link[node]]
-            continue
-        kind[n_kept] = kind[node]
-        start[n_kept] = start[node]
-        link[n_kept] = moved_to[link[node]] if kind[node] != BOTTOM else -1
-        data[n_kept] = moved_to[data[node]] if kind[node] == UNION else data[node]
-        moved_to[node] = n_kept
-        n_kept += 1
-    control[N_NODES] = n_kept
-
-    for word in range(active.shape[0]):
-        bits = active[word]
-        while bits != 0:
-            low = bits & (~bits + np.uint64(1))
-            bits ^= low
-            state = word * 64 + _BIT_OF[(low * _DE_BRUIJN) >> np.uint64(58)]
-            for i in range(list_length[state]):
-                list_nodes[state, i] = moved_to[list_nodes[state, i]]
-    for key in range(key_from.shape[0]):
-        i = key_from[key]
-        end = i + key_length[key]
-        while i < end:
-            length = new_pool[i + 1]
-            i += 2
-            for _ in range(length):
-                new_pool[i] = moved_to[new_pool[i]]
-                i += 1
-    control[N_POOL] = n_pool
-    return n_pool

@@ -33,33 +33,45 @@ class KeyEncoder:
         self.dictionaries: list[dict[Any, int]] = [{} for _ in range(n_columns)]
         self._of_code: list[tuple[pa.Array, IntArray] | None] = [None] * n_columns
 
-    def encode(self, columns: list[pa.Array], is_wanted: IntArray) -> IntArray:
-        """Return each row's slot; rows that are not wanted have none (an empty array wants all)."""
-        n_rows = len(columns[0])
-        codes = np.empty((n_rows, len(columns)), np.int64)
-        if len(is_wanted) == 0:
-            is_wanted = np.ones(n_rows, np.bool_)
+    def encode(self, columns: list[pa.Array], rows: IntArray) -> IntArray:
+        """Return the slots of some rows."""
+        codes = np.empty((len(rows), len(columns)), np.int64)
+        is_keyed = np.empty(0, np.bool_)
         for index, column in enumerate(columns):
             if pa.types.is_dictionary(column.type) and _must_decode(column.dictionary):
                 column = column.dictionary_decode()
-            codes[:, index] = self._codes(column, index)
+            codes[:, index] = self._codes(column, index)[rows]
             if column.null_count:
-                is_wanted = is_wanted & pc.is_valid(column).to_numpy(zero_copy_only=False)
-        slots = np.empty(n_rows, np.int32)
+                is_valid = pc.is_valid(column).to_numpy(zero_copy_only=False)[rows]
+                is_keyed = is_valid & is_keyed if len(is_keyed) else is_valid
+        slots = np.empty(len(rows), np.int32)
         done = 0
-        while done < n_rows:
+        while done < len(rows):
             self._make_room()
-            done, self.n_keys = _look_up(codes, is_wanted, slots, done, self.codes, self.n_keys, self._table)
+            done, self.n_keys = _look_up(codes, is_keyed, slots, done, self.codes, self.n_keys, self._table)
         return slots
 
     def restore(self, codes: IntArray, values: list[list[Any]]) -> None:
-        """Take over keys from a snapshot; must be called before anything is encoded."""
+        """Take over keys, in place of those that there are."""
         self.dictionaries = [{value: code for code, value in enumerate(column)} for column in values]
         self.n_keys = len(codes)
         self.codes = np.zeros((max(64, 4 * len(codes)), self.codes.shape[1]), np.int64)
         self.codes[: len(codes)] = codes
         self._table = np.full(_power_of_two(2 * len(self.codes)), -1, np.int32)
         _index(self.codes, self.n_keys, self._table)
+
+    def keep_only(self, is_kept: IntArray) -> None:
+        """Forget all keys but some, which are numbered anew in the same order."""
+        codes = self.codes[: self.n_keys][is_kept]
+        values: list[list[Any]] = []
+        for index, dictionary in enumerate(self.dictionaries):
+            used, numbers = np.unique(codes[:, index], return_inverse=True)
+            all_values = list(dictionary)
+            values.append([all_values[code] for code in used.tolist()] if dictionary else [])
+            if dictionary:
+                codes[:, index] = numbers.reshape(-1)
+        self.restore(codes, values)
+        self._of_code = [None] * len(self.dictionaries)
 
     def _codes(self, column: pa.Array, index: int) -> IntArray:
         if pa.types.is_boolean(column.type):
@@ -111,14 +123,14 @@ def _power_of_two(least: int) -> int:
 
 
 @compiled
-def _look_up(codes: Any, is_wanted: Any, slots: Any, done: Any, known: Any, n_known: Any, table: Any) -> Any:
-    """Fill in slots from row `done` on; stop when a new key finds no room."""
+def _look_up(codes: Any, is_keyed: Any, slots: Any, done: Any, known: Any, n_known: Any, table: Any) -> Any:
+    """Fill in slots from row `done` on, where `is_keyed` (empty if all are); stop when a new key finds no room."""
     # PERF: unsigned indices, as in the kernel.
     mask = np.uint64(table.shape[0] - 1)
     n_columns = codes.shape[1]
     for i in range(done, codes.shape[0]):
         row = np.uint64(i)
-        if not is_wanted[row]:
+        if is_keyed.shape[0] > 0 and not is_keyed[row]:
             slots[row] = NO_KEY
             continue
         hashed = np.uint64(0)

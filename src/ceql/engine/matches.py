@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import html
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -135,15 +136,35 @@ def result_schema(shape: Shape, query: plan.Plan, events: pa.Schema) -> pa.Schem
     return pa.schema([*names, *events])
 
 
+class Ordinals:
+    """Numbers the matches of each last event. Those told by the same need not follow one another within a moment."""
+
+    def __init__(self, moment: int | str = -1, counts: Iterable[tuple[int | str, int]] = ()) -> None:
+        self.moment = moment
+        self.counts = dict(counts)
+
+    def next(self, end: int | str, moment: int | str) -> int:
+        """Return the number of the next match."""
+        if moment != self.moment:
+            self.moment, self.counts = moment, {}
+        ordinal = self.counts.get(end, 0)
+        self.counts[end] = ordinal + 1
+        return ordinal
+
+    def copy(self) -> Ordinals:
+        """Return an independent copy."""
+        return Ordinals(self.moment, self.counts.items())
+
+
 class ResultBuilder:
     """Turns chunks of rows into record batches of one shape."""
 
-    def __init__(self, shape: Shape, query: plan.Plan, schema: pa.Schema) -> None:
+    def __init__(self, shape: Shape, query: plan.Plan, schema: pa.Schema, id_columns: tuple[str, ...] = ()) -> None:
         self.shape = shape
         self.plan = query
         self.schema = schema
-        self.last_end = -1
-        self.ordinal = 0
+        self.id_columns = id_columns
+        self.ordinals = Ordinals()
 
     def build(self, chunk: Chunk, labels: list[Label], history: History | None) -> pa.RecordBatch:
         """Return the rows of some matches."""
@@ -173,17 +194,25 @@ class ResultBuilder:
 
     def _events(self, chunk: Chunk, labels: list[Label], history: History) -> pa.RecordBatch:
         lengths = np.diff(chunk.offsets)
-        ids = []
-        for end in chunk.end.tolist():
-            self.ordinal = self.ordinal + 1 if end == self.last_end else 0
-            self.last_end = end
-            ids.append(f"{end}-{self.ordinal}")
+        ids = [f"{end}-{self.ordinals.next(end, moment)}" for end, moment in self._ends(chunk, history)]
         match_ids = pa.array(ids, pa.string()).take(pa.array(np.repeat(np.arange(len(chunk)), lengths)))
         names = pa.array([sorted(label) for label in labels], pa.list_(pa.string()))
         columns = [match_ids, names.take(pa.array(chunk.labels))]
         columns += [history.column(field.name, chunk.rows) for field in list(self.schema)[2:]]
         columns = [as_type(column, field.type) for column, field in zip(columns, self.schema, strict=True)]
         return pa.record_batch(columns, schema=self.schema)
+
+    def _ends(self, chunk: Chunk, history: History) -> Iterable[tuple[int | str, int | str]]:
+        """Return what stands for each match's last event, and for all events that may be told by the same.
+
+        That is its row number; or a digest of what tells it apart, and the first of these columns.
+        """
+        if not self.id_columns:
+            return ((row, row) for row in chunk.end.tolist())
+        rows, of_match = np.unique(chunk.end, return_inverse=True)
+        values = zip(*(history.column(name, rows).to_pylist() for name in self.id_columns), strict=True)
+        ends = [(hashlib.blake2b(repr(one).encode(), digest_size=12).hexdigest(), repr(one[0])) for one in values]
+        return (ends[number] for number in of_match.reshape(-1).tolist())
 
 
 def _variable_column(

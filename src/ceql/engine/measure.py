@@ -71,6 +71,10 @@ class Measure:
             self.last = present[-1]
         return values, is_valid
 
+    def stored(self, value: Any) -> Any:
+        """Return a value of the attribute as the window measures it."""
+        return self._numbers(pa.array([value], self._type))[0][0]
+
     def _numbers(self, column: pa.Array) -> tuple[IntArray, IntArray]:
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()

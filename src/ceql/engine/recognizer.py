@@ -17,6 +17,7 @@ from ceql.automaton.lazy import DEFAULT_CAPACITY
 from ceql.engine import kernel
 from ceql.engine.choice import chosen
 from ceql.engine.chunk import Chunk
+from ceql.engine.collector import collect
 from ceql.engine.memo import Memo
 from ceql.engine.state import MIN_NODES, RunState
 from ceql.errors import DataError
@@ -25,26 +26,33 @@ from ceql.syntax.ast import Consumption, Strategy
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
 NO_LIMIT = 2**62
-DEFAULT_CHUNK = 1 << 14
-"""Matches in one chunk, and four times as many positions."""
+DEFAULT_CHUNK = 1 << 15
+"""Matches in one chunk."""
+VALUES_PER_MATCH = 8
+"""Positions that a chunk has room for, as a multiple of its matches."""
 
 
 @dataclass
 class Events:
-    """Events as the kernel sees them: symbol, row, measure of the window, slot of the partition key."""
+    """Events as the kernel sees them: symbol, row, and slot of the partition key where there is one.
+
+    Rows count from `first_row`; `times` has the measure of all rows, of those that are no events too.
+    """
 
     symbols: IntArray
     rows: IntArray
+    first_row: int
     times: IntArray
     keys: IntArray
 
     def upto(self, end: int) -> Events:
         """Return the first events."""
-        return Events(self.symbols[:end], self.rows[:end], self.times[:end], self.keys[:end])
+        return Events(self.symbols[:end], self.rows[:end], self.first_row, self.times, self.keys[:end])
 
     def one(self, at: int) -> Events:
         """Return a single event."""
-        return Events(*(part[at : at + 1] for part in (self.symbols, self.rows, self.times, self.keys)))
+        own = slice(at, at + 1)
+        return Events(self.symbols[own], self.rows[own], self.first_row, self.times, self.keys[own])
 
 
 class Recognizer:
@@ -84,7 +92,7 @@ class Recognizer:
         self.state.start = self.state.start.astype(number)
         self._chunk = chunk
         self._has_labels = has_labels
-        self._output = _Output(chunk, 4 * chunk, has_labels=has_labels)
+        self._output = _Output(chunk, VALUES_PER_MATCH * chunk, has_labels=has_labels)
         self._scratch = _Scratch(64)
 
     def run(self, events: Events, masks: list[int], *, is_read: bool = True) -> Iterator[Chunk]:
@@ -132,6 +140,7 @@ class Recognizer:
                 has_choice,
                 events.symbols,
                 events.rows,
+                events.first_row,
                 events.times,
                 events.keys,
                 memo.n_symbols,
@@ -215,7 +224,7 @@ class Recognizer:
         return [found]
 
     def _now(self, events: Events) -> Any:
-        return events.times[min(int(self.state.control[kernel.AT]), len(events.times) - 1)]
+        return events.times[events.rows[min(int(self.state.control[kernel.AT]), len(events.rows) - 1)]]
 
     def _make_room(self, events: Events) -> None:
         state = self.state
@@ -239,7 +248,7 @@ class Recognizer:
         moved_to = np.empty(state.n_nodes, np.int32)
         new_pool = np.empty_like(state.pool)
         key_now = state.key_events.astype(self.number) if self.counts_events_by_key else np.empty(0, self.number)
-        kernel.collect(
+        collect(
             state.control,
             self.size,
             self.number(now),

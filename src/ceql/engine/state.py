@@ -43,7 +43,6 @@ class RunState:
     n_events: int = 0
     n_matches: int = 0
     n_dropped: int = 0
-    last_time: Any = None
 
     def copy(self) -> RunState:
         """Return an independent copy."""

@@ -27,7 +27,8 @@ import pyarrow.compute as pc
 
 from ceql.automaton.cea import Guard
 from ceql.automaton.predicates import Event, evaluate
-from ceql.engine.fold import StringTable, classify_numbers, classify_strings, fold, fold_codes
+from ceql.engine import vectors
+from ceql.engine.fold import StringTable, classify_numbers, classify_strings, fold, keep
 from ceql.syntax import plan
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
@@ -45,6 +46,10 @@ MAX_TABLE = 1 << 14
 this only those that occur are looked at."""
 
 
+MAX_COMPUTED = 10
+"""Predicates of one stage that are computed for all rows: each doubles the classes."""
+
+
 class SymbolEncoder:
     """Turns record batches into symbols; numbers of symbols are given as they are met.
 
@@ -58,42 +63,54 @@ class SymbolEncoder:
         self._all_guards = [(1 << len(guards)) - 1]
         self._stages = _stages(guards)
         self._tables: list[_Table | None] = [None] * len(self._stages)
+        self._nothing = np.zeros(0, np.int32)
 
-    def encode(self, columns: Columns, symbols: IntArray) -> None:
-        """Write each row's symbol to `symbols`."""
+    def encode(self, columns: Columns, symbols: IntArray, rows: IntArray | None = None) -> int:
+        """Write each row's symbol to `symbols`; return how many were written.
+
+        Where `rows` is given, irrelevant rows are left out, and those that are not have their numbers written to it.
+        """
         n_rows = len(symbols)
-        symbols[:] = 0
-        sets = self._all_guards
+        may_drop, rows = rows is not None, np.empty(n_rows, np.int32) if rows is None else rows
+        # A row's set of guards is sets[of_first[first[row]]].
+        first, of_first, sets = self._zeros(n_rows), np.zeros(1, np.int32), self._all_guards
         for index, stage in enumerate(self._stages):
             classes, of_code, holding = stage.classes(columns, n_rows)
+            if of_code is not None and len(sets) * len(of_code) > MAX_TABLE:
+                classes, of_code = of_code[classes], None
             if len(sets) * len(holding) > MAX_TABLE:
-                classes, of_code = (classes if of_code is None else of_code[classes]), None
-                sets = self._fold_what_occurs(symbols, classes, sets, index, holding)
+                first, sets = self._fold_what_occurs(of_first[first], classes, sets, index, holding)
+                of_first = np.arange(len(sets), dtype=np.int32)
                 continue
-            table = self._tables[index]
-            if table is None or table.before is not sets or table.holding is not holding:
-                is_last = index == len(self._stages) - 1
-                table = self._tables[index] = self._table(sets, stage.needs, holding, is_last=is_last)
-            if of_code is None:
-                fold(symbols, classes, table.next)
+            table = self._table(index, sets, holding, of_code)
+            if index == len(self._stages) - 1:
+                return int(keep(_frozen(first), of_first, _frozen(classes), table.next, may_drop, symbols, rows))
+            if index == 0:
+                first, of_first = classes, table.next[0]
             else:
-                fold_codes(symbols, classes, of_code, table.next)
+                left = np.empty(n_rows, np.int32)
+                fold(_frozen(first), of_first, _frozen(classes), table.next, left)
+                first, of_first = left, np.arange(len(table.after), dtype=np.int32)
             sets = table.after
+        of_first = self._numbered(sets)
+        every = np.arange(len(self.masks), dtype=np.int32).reshape(-1, 1)
+        return int(keep(_frozen(first), of_first, _frozen(self._zeros(n_rows)), every, may_drop, symbols, rows))
+
+    def _zeros(self, n_rows: int) -> IntArray:
+        if len(self._nothing) < n_rows:
+            self._nothing = np.zeros(n_rows, np.int32)
+        return self._nothing[:n_rows]
 
     def _fold_what_occurs(
-        self, symbols: IntArray, classes: IntArray, sets: list[int], index: int, holding: list[int]
-    ) -> list[int]:
+        self, before: IntArray, classes: IntArray, sets: list[int], index: int, holding: list[int]
+    ) -> tuple[IntArray, list[int]]:
         """Do a column's step for the pairs of set and class that some row has, where all pairs would be too many."""
-        pairs, of_row = np.unique(symbols.astype(np.int64) * len(holding) + classes, return_inverse=True)
+        pairs, of_row = np.unique(before.astype(np.int64) * len(holding) + classes, return_inverse=True)
         refuted = _refuted(self._stages[index].needs, holding)
         left = [sets[pair // len(holding)] & ~refuted[pair % len(holding)] for pair in pairs.tolist()]
         numbers = {mask: number for number, mask in enumerate(dict.fromkeys(left))}
-        after = list(numbers)
         targets = np.array([numbers[mask] for mask in left], np.int32)
-        if index == len(self._stages) - 1:
-            targets = self._numbered(after)[targets]
-        symbols[:] = targets[of_row.reshape(-1)]
-        return after
+        return targets[of_row.reshape(-1)], list(numbers)
 
     def _numbered(self, masks: list[int]) -> IntArray:
         """Return the symbols of some sets of guards, giving numbers to those that are new."""
@@ -103,21 +120,41 @@ class SymbolEncoder:
                 self.masks.append(mask)
         return np.array([self._symbols[mask] for mask in masks], np.int32)
 
-    def _table(self, before: list[int], needs: list[int], holding: list[int], *, is_last: bool) -> _Table:
-        after, table = _refute(before, needs, holding)
-        if is_last:
-            table = self._numbered(after)[table]
-        return _Table(before, holding, after, table)
+    def _table(self, index: int, sets: list[int], holding: list[int], of_code: IntArray | None) -> _Table:
+        table = self._tables[index]
+        if table is None or not table.is_for(sets, holding, of_code):
+            after, following = _refute(sets, self._stages[index].needs, holding)
+            if index == len(self._stages) - 1:
+                following = self._numbered(after)[following]
+            if of_code is not None:
+                following = np.ascontiguousarray(following[:, of_code])
+            table = self._tables[index] = _Table(sets, holding, of_code, after, following)
+        return table
 
 
 @dataclass
 class _Table:
-    """One column's step: from the sets `before` and the classes that `holding` describes to the sets `after`."""
+    """One column's step: from the sets `before` and the classes that `holding` describes to the sets `after`.
+
+    `next` is by class, or by code where codes have classes.
+    """
 
     before: list[int]
     holding: list[int]
+    of_code: IntArray | None
     after: list[int]
     next: IntArray
+
+    def is_for(self, before: list[int], holding: list[int], of_code: IntArray | None) -> bool:
+        """Whether this is the table for just these."""
+        return self.before is before and self.holding is holding and self.of_code is of_code
+
+
+def _frozen(array: IntArray) -> IntArray:
+    """Return a read-only view: Arrow's memory comes as such, and loops are compiled for one kind only."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def _refute(sets: list[int], needs: list[int], holding: list[int]) -> tuple[list[int], IntArray]:
@@ -209,11 +246,17 @@ class Stage:
         self._of_code: tuple[IntArray, list[int]] | None = None
         self._strings: tuple[StringTable, list[int]] | None = None
         self._numbers: dict[Any, tuple[IntArray, list[int]]] = {}
+        self._in_own_kind = [vectors.in_own_kind(one) for one in predicates]
+        self._computed_types: dict[str, pa.DataType] | None = None
+        self._is_computed = False
 
     def classes(self, columns: Columns, n_rows: int) -> Classes:
         """Return each row's class (or code, with each code's class), and what holds in each class."""
         if self.names == (TYPE,):
             return self._type_classes(columns, n_rows)
+        computed = self._computed_classes(columns, n_rows)
+        if computed is not None:
+            return computed
         if len(self.names) != 1:
             return self._combined_classes(columns, n_rows)
         array = columns.arrays[self.names[0]]
@@ -274,6 +317,25 @@ class Stage:
             self._dictionary, self._of_code = dictionary, (of_code, list(numbers))
         of_code, holding = self._of_code
         return _dictionary_codes(array), of_code, holding
+
+    def _computed_classes(self, columns: Columns, n_rows: int) -> Classes | None:
+        """Return classes by the predicates' own values, computed for all rows; None where that is not possible.
+
+        Nor is it done where the values of one column fall into few classes.
+        """
+        types = {name: columns.arrays[name].type for name in self.names}
+        if types != self._computed_types:
+            self._computed_types = types
+            is_piecewise = len(types) == 1 and self._cuts(next(iter(types.values()))) is not None
+            self._is_computed = not is_piecewise and all(vectors.can_evaluate(one, types) for one in self._in_own_kind)
+        if not self._is_computed or len(self.predicates) > MAX_COMPUTED:
+            return None
+        numbers = {name: _vector(columns.arrays[name]) for name in self.names}
+        classes = np.zeros(n_rows, np.int32)
+        for index, one in enumerate(self._in_own_kind):
+            truth = vectors.evaluate(one, numbers)
+            classes |= (truth.values & truth.is_valid).astype(np.int32) << index
+        return classes, None, self._same(list(range(1 << len(self.predicates))))
 
     def _combined_classes(self, columns: Columns, n_rows: int) -> Classes:
         """Return classes of rows by the values of several columns, each combination evaluated once."""
@@ -361,7 +423,10 @@ def _with_constants(predicate: plan.Predicate, replace: Callable[[plan.Constant]
             left, right = _with_constants(predicate.left, replace), _with_constants(predicate.right, replace)
             return plan.Compare(left, predicate.operator, right, predicate.as_doubles)
         case plan.InSet():
-            return plan.InSet(predicate.value, tuple(replace(item) for item in predicate.items), predicate.has_null)
+            value = _with_constants(predicate.value, replace)
+            return plan.InSet(value, tuple(replace(item) for item in predicate.items), predicate.has_null)
+        case plan.IsNull():
+            return plan.IsNull(_with_constants(predicate.value, replace))
         case plan.Not():
             return plan.Not(_with_constants(predicate.predicate, replace))
         case plan.All():
@@ -463,6 +528,11 @@ def stored_numbers(array: pa.Array) -> tuple[IntArray, IntArray]:
     if width == 8 and not pa.types.is_unsigned_integer(array.type):
         return values, is_valid
     return values.astype(np.float64 if pa.types.is_floating(array.type) else np.int64), is_valid
+
+
+def _vector(array: pa.Array) -> vectors.Vector:
+    values, is_valid = stored_numbers(array)
+    return vectors.Vector(values, is_valid if len(is_valid) else np.ones(len(values), np.bool_))
 
 
 # --- strings and dictionaries -------------------------------------------------------

@@ -7,23 +7,23 @@ variables a FILTER may name, the result's columns, and the types of attributes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from decimal import Decimal
+from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from ceql.errors import Span, did_you_mean, listing
-from ceql.schema import ANY_STREAM, UNKNOWN_TYPE, Attributes, Kind, Schema, Stream, kind_of
+from ceql.schema import Kind, Schema, kind_of
 from ceql.syntax import ast, plan
+from ceql.syntax.clauses import bounds_of, check_partition, window_of
 from ceql.syntax.declare import declared_schema
 from ceql.syntax.mistakes import Mistake
-from ceql.syntax.parser import MAX_COUNT, UNBOUNDED_HINT, UNITS
+from ceql.syntax.scope import EventType, Names, Owner, Scope, names_in, sources_of
 from ceql.syntax.typecheck import bind_condition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
 MAX_ALTERNATIVES = 1000
 """Most alternatives that a FILTER's ORs may multiply to; each is a copy of the formula."""
@@ -55,11 +55,11 @@ def bind(
     """
     if query.declarations:
         schema = declared_schema(query.declarations, schema)
-    sources = _sources(query, schema)
-    scope = _Scope(sources, _names_in(query.formula))
+    sources = sources_of(query, schema)
+    scope = Scope(sources, names_in(query.formula))
     formula, holdings = _FormulaBinder(scope).bind(query.formula)
-    _check_partition(query, scope)
-    window = _window(query, scope, time_column)
+    check_partition(query, scope)
+    window = window_of(query, scope, time_column)
     variables = _variables(query, scope, holdings)
     attributes = scope.attributes_of(scope.pattern_types)
     _check_columns(query, variables, scope.names)
@@ -73,196 +73,8 @@ def bind(
         consumption=query.consumption,
         limit=query.limit,
         attributes=tuple(attributes.items()),
-        bounds=_bounds(window, time_column, order_by, attributes),
+        bounds=bounds_of(window, time_column, order_by, attributes),
     )
-
-
-# --- streams and types --------------------------------------------------------------
-
-EventType = tuple[str, str]
-"""A stream's name and the name of one of its event types."""
-
-
-def _sources(query: ast.Query, schema: Schema) -> dict[str, Stream]:
-    sources: dict[str, Stream] = {}
-    known = {stream.name: stream for stream in schema.streams}
-    for name in query.sources:
-        if name.text in sources:
-            raise Mistake(f"stream '{name.text}' is named twice in FROM", name.span)
-        if schema.is_unknown:
-            sources[name.text] = Stream(name.text, {})
-        elif ANY_STREAM in known:
-            sources[name.text] = Stream(name.text, known[ANY_STREAM].columns)
-        elif name.text in known:
-            sources[name.text] = known[name.text]
-        else:
-            hint = did_you_mean(name.text, known) or f"streams are {listing(known)}"
-            raise Mistake(f"unknown stream '{name.text}'", name.span, hint)
-    if ANY_STREAM in known and len(sources) > 1:
-        hint = "name one stream, or give the events as a dict of tables"
-        raise Mistake("FROM names several streams, but the events are one table", query.sources[1].span, hint)
-    return sources
-
-
-@dataclass
-class _Names:
-    """The names that a formula introduces, in order of appearance, each with the place of the first.
-
-    `columns` are those that SELECT * shows: AS variables, and types of atoms under no AS. What a
-    PROJECT further out drops counts for neither, so that the columns hold every marked event.
-    """
-
-    variables: dict[str, ast.Name] = field(default_factory=dict)
-    atoms: dict[tuple[str | None, str], ast.Atom] = field(default_factory=dict)
-    columns: dict[str, None] = field(default_factory=dict)
-
-    def introduced(self, name: str) -> ast.Name | None:
-        """Return where a variable or event type first appears."""
-        of_type = (atom.event_type for (_, event_type), atom in self.atoms.items() if event_type == name)
-        return self.variables.get(name) or next(of_type, None)
-
-    @property
-    def known(self) -> list[str]:
-        """Every name that may serve as a variable."""
-        return [*self.columns, *(event_type for _, event_type in self.atoms)]
-
-
-def _names_in(formula: ast.Formula) -> _Names:
-    names = _Names()
-    pending: list[tuple[ast.Formula, frozenset[str] | None, bool]] = [(formula, None, False)]
-    while pending:
-        node, kept, has_column = pending.pop()
-        if isinstance(node, ast.Atom):
-            names.atoms.setdefault(_atom_key(node), node)
-            if not has_column and (kept is None or node.event_type.text in kept):
-                names.columns.setdefault(node.event_type.text)
-        elif isinstance(node, ast.As):
-            names.variables.setdefault(node.variable.text, node.variable)
-            if kept is None or node.variable.text in kept:
-                names.columns.setdefault(node.variable.text)
-                has_column = True
-        elif isinstance(node, ast.Project):
-            listed = frozenset(name.text for name in node.variables)
-            kept = listed if kept is None else kept & listed
-        below = [child for child in node.children() if isinstance(child, ast.Formula)]
-        pending += [(child, kept, has_column) for child in reversed(below)]
-    return names
-
-
-def _atom_key(atom: ast.Atom) -> tuple[str | None, str]:
-    return (None if atom.stream is None else atom.stream.text), atom.event_type.text
-
-
-class _Owner(NamedTuple):
-    """Whose attribute is looked for: what an error says of it."""
-
-    lacks: str
-    has: str
-
-    @classmethod
-    def of(cls, variable: str, types: Iterable[EventType]) -> _Owner:
-        """Return a variable as the owner, by its event type where it holds one type only."""
-        names = sorted({event_type for _, event_type in types})
-        if len(names) == 1:
-            return cls(f"event type {names[0]} has no", f"{names[0]} has")
-        return cls(f"'{variable}' ({listing(names)}) has no", f"'{variable}' has")
-
-
-_PATTERN = _Owner("no event type in the pattern has an", "they have")
-
-
-class _Scope:
-    """The streams in FROM and the names in the pattern: what identifiers may refer to."""
-
-    def __init__(self, sources: dict[str, Stream], names: _Names) -> None:
-        self.sources = sources
-        self.names = names
-        self.is_unknown = all(not stream.columns and stream.event_types is None for stream in sources.values())
-        self._types = {key: self._types_of(atom) for key, atom in names.atoms.items()}
-        order = dict.fromkeys(pair for types in self._types.values() for pair in sorted(types))
-        self._order = {pair: index for index, pair in enumerate(order)}
-        self.pattern_types = frozenset(order)
-
-    def types_of(self, atom: ast.Atom) -> frozenset[EventType]:
-        """Return the (stream, type) pairs that an atom may match."""
-        return self._types[_atom_key(atom)]
-
-    def _types_of(self, atom: ast.Atom) -> frozenset[EventType]:
-        if atom.stream is not None and atom.stream.text not in self.sources:
-            hint = did_you_mean(atom.stream.text, self.sources) or f"FROM names {listing(self.sources)}"
-            raise Mistake(f"stream '{atom.stream.text}' is not in FROM", atom.stream.span, hint)
-        streams = [atom.stream.text] if atom.stream is not None else list(self.sources)
-        event_type = atom.event_type.text
-        declared = {name: self.sources[name].event_types for name in streams}
-        found = frozenset(
-            (name, event_type) for name, types in declared.items() if types is None or event_type in types
-        )
-        if not found:
-            known = [known for types in declared.values() for known in types or ()]
-            hint = did_you_mean(event_type, known) or f"event types are {listing(known)}"
-            message = f"unknown event type '{event_type}'"
-            if atom.stream is not None:
-                message = f"stream '{atom.stream.text}' has no event type '{event_type}'"
-            raise Mistake(message, atom.event_type.span, hint)
-        return found
-
-    def ordered(self, types: Iterable[EventType]) -> Iterator[tuple[str, Attributes]]:
-        """Yield event types with their attributes, in the order in which the pattern names them."""
-        for stream, event_type in sorted(types, key=self._order.__getitem__):
-            yield event_type, self.sources[stream].attributes_of(event_type)
-
-    def attributes_of(self, types: Iterable[EventType]) -> dict[str, pa.DataType]:
-        """Return the attributes of some event types, each with the type that fits all of them.
-
-        An attribute whose types do not fit together is there with type null.
-        """
-        merged: dict[str, pa.DataType] = {}
-        for attributes in {id(attributes): attributes for _, attributes in self.ordered(types)}.values():
-            for name, data_type in attributes.items():
-                merged[name] = data_type if name not in merged else _common_type(merged[name], data_type)
-        return merged
-
-    def type_of_attribute(self, name: ast.Name, types: frozenset[EventType], owner: _Owner) -> pa.DataType:
-        """Return an attribute's type on events of some types, or raise if no event in the pattern has it."""
-        if self.is_unknown:
-            return UNKNOWN_TYPE
-        own = self.attributes_of(types)
-        available = own if name.text in own else self.attributes_of(self.pattern_types)
-        if name.text not in available:
-            hint = did_you_mean(name.text, own or available)
-            has = f"{owner.has}: {listing(own)}" if own else None
-            message = f"{owner.lacks} attribute '{name.text}'"
-            raise Mistake(message, name.span, " ".join(filter(None, (hint, has))) or None)
-        self.check_one_type(name.text, types, name.span)
-        return available[name.text]
-
-    def check_one_type(self, name: str, types: frozenset[EventType], span: Span) -> None:
-        """Refuse an attribute that means different things on different event types."""
-        kinds = {
-            pair: kind_of(attributes[name]).value
-            for pair in sorted(types, key=self._order.__getitem__)
-            if name in (attributes := self.sources[pair[0]].attributes_of(pair[1]))
-        }
-        if len(set(kinds.values())) > 1 and pa.types.is_null(self.attributes_of(types)[name]):
-            has_streams = len({stream for stream, _ in kinds}) > 1
-            uses = ", ".join(
-                f"{kind} in {f'{stream}>' if has_streams else ''}{event_type}"
-                for (stream, event_type), kind in kinds.items()
-            )
-            raise Mistake(f"attribute '{name}' has several types: {uses}", span, "give them different names")
-
-
-def _common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """Return the Arrow type that holds the values of both, null if there is none."""
-    if left == right:
-        return left
-    if kind_of(left) is not kind_of(right) and not (kind_of(left).is_numeric and kind_of(right).is_numeric):
-        return UNKNOWN_TYPE
-    try:
-        schemas = [pa.schema([("a", data_type)]) for data_type in (left, right)]
-        return pa.unify_schemas(schemas, promote_options="permissive").field("a").type
-    except pa.ArrowTypeError:
-        return UNKNOWN_TYPE
 
 
 # --- formulas -----------------------------------------------------------------------
@@ -289,7 +101,7 @@ class _Holdings:
 class _FormulaBinder:
     """One method per operator: AST formula to plan formula and holdings."""
 
-    def __init__(self, scope: _Scope) -> None:
+    def __init__(self, scope: Scope) -> None:
         self.scope = scope
 
     def bind(self, node: ast.Formula) -> tuple[plan.Formula, _Holdings]:
@@ -398,7 +210,7 @@ class _FormulaBinder:
         self, node: ast.VariableCondition, held: _Holdings, filtered: ast.Formula
     ) -> plan.Predicate:
         holding = self._check_bound(node.variable, held, filtered, "FILTER")
-        owner = _Owner.of(node.variable.text, holding.types)
+        owner = Owner.of(node.variable.text, holding.types)
 
         def kind_of_attribute(attribute: ast.Attribute) -> Kind:
             if attribute.variable is not None and attribute.variable.text != node.variable.text:
@@ -516,102 +328,10 @@ def _count(formula: plan.Formula, kept: frozenset[str] | None) -> tuple[int, int
     raise AssertionError(f"no rule for {type(formula).__name__}")
 
 
-# --- the other clauses --------------------------------------------------------------
+# --- the result's columns ----------------------------------------------------------
 
 
-def _check_partition(query: ast.Query, scope: _Scope) -> None:
-    seen: set[str] = set()
-    for name in query.partition_by:
-        if name.text in seen:
-            raise Mistake(f"PARTITION BY names '{name.text}' twice", name.span)
-        seen.add(name.text)
-        data_type = scope.type_of_attribute(name, scope.pattern_types, _PATTERN)
-        if kind_of(data_type) is Kind.OTHER:
-            message = f"PARTITION BY cannot compare '{name.text}': it is of type {data_type}"
-            raise Mistake(message, name.span, "use a boolean, number, string, timestamp or date")
-
-
-def _window(
-    query: ast.Query, scope: _Scope, time_column: str | None
-) -> plan.EventsWindow | plan.AttributeWindow | None:
-    match query.window:
-        case ast.EventsWindow() as window:
-            return plan.EventsWindow(window.count)
-        case ast.AttributeWindow() as window:
-            kind = _window_kind(window.attribute, scope)
-            if kind.is_time:
-                hint = f"write WITHIN {window.size} seconds [{window.attribute}]"
-                raise Mistake(
-                    f"WITHIN {window.size} of what? '{window.attribute.text}' is a {kind.value}", window.span, hint
-                )
-            return plan.AttributeWindow(window.attribute.text, kind, window.size)
-        case ast.DurationWindow() as window:
-            return _duration_window(window, scope, time_column)
-    return None
-
-
-def _window_kind(attribute: ast.Name, scope: _Scope) -> Kind:
-    """Return the kind of a window's attribute, which every type in the pattern must have, with an order."""
-    data_type = scope.type_of_attribute(attribute, scope.pattern_types, _PATTERN)
-    for event_type, attributes in scope.ordered(scope.pattern_types):
-        if not scope.is_unknown and attribute.text not in attributes:
-            message = f"event type {event_type} has no attribute '{attribute.text}', which WITHIN measures"
-            raise Mistake(message, attribute.span, f"{event_type} has: {listing(attributes)}")
-    kind = kind_of(data_type)
-    if not (kind.is_numeric or kind.is_time or kind is Kind.UNKNOWN):
-        shown = data_type if kind is Kind.OTHER else kind.value
-        message = f"WITHIN cannot measure '{attribute.text}': it is of type {shown}"
-        raise Mistake(message, attribute.span, "use a number, timestamp or date")
-    return kind
-
-
-def _duration_window(window: ast.DurationWindow, scope: _Scope, time_column: str | None) -> plan.AttributeWindow | None:
-    nanoseconds = sum(Decimal(amount) * UNITS[unit.removesuffix("s")] for amount, unit in window.parts)
-    if nanoseconds > MAX_COUNT:
-        raise Mistake("the window is longer than 292 years", window.span, UNBOUNDED_HINT)
-    attribute = window.attribute or _time_attribute(window, scope, time_column, nanoseconds)
-    kind = _window_kind(attribute, scope)
-    if not (kind.is_time or kind is Kind.UNKNOWN):
-        message = f"a duration needs a timestamp or date, but '{attribute.text}' is of type {kind.value}"
-        raise Mistake(message, attribute.span, _as_number(attribute.text, nanoseconds))
-    # Of an attribute about which nothing is known, a duration says that it is a time.
-    kind = Kind.TIMESTAMP if scope.is_unknown else kind
-    return plan.AttributeWindow(attribute.text, kind, int(nanoseconds))
-
-
-def _time_attribute(
-    window: ast.DurationWindow, scope: _Scope, time_column: str | None, nanoseconds: int | Decimal
-) -> ast.Name:
-    """Return the attribute that a duration measures where the query names none."""
-    attributes = scope.attributes_of(scope.pattern_types)
-    if time_column is not None:
-        if not scope.is_unknown and time_column not in attributes:
-            hint = did_you_mean(time_column, attributes) or f"they have: {listing(attributes)}"
-            raise Mistake(f"the events in the pattern have no time column '{time_column}'", window.span, hint)
-        return ast.Name(time_column, span=window.span)
-    if scope.is_unknown:
-        return ast.Name("time", span=window.span)
-    times = [name for name, data_type in attributes.items() if kind_of(data_type).is_time]
-    if len(times) == 1:
-        return ast.Name(times[0], span=window.span)
-    if times:
-        message = f"a duration needs one timestamp or date, but there are several: {listing(times)}"
-        raise Mistake(message, window.span, f"name it: {window} [{ast.quoted_name(times[0])}]")
-    integers = [name for name, data_type in attributes.items() if kind_of(data_type) is Kind.INTEGER]
-    likely = [name for name in integers if any(word in name.lower() for word in ("time", "ts", "date"))] or integers
-    hint = _as_number(likely[0], nanoseconds) if likely else "count events instead: WITHIN n EVENTS"
-    raise Mistake("a duration needs a timestamp or date, and the events have none", window.span, hint)
-
-
-def _as_number(attribute: str, nanoseconds: int | Decimal) -> str:
-    """Return the hint to write a duration as a number, in the coarsest usual unit that loses nothing."""
-    units = ("millisecond", "microsecond", "nanosecond")
-    unit = next((unit for unit in units if nanoseconds % UNITS[unit] == 0), "nanosecond")
-    window = f"WITHIN {int(nanoseconds) // UNITS[unit]} [{ast.quoted_name(attribute)}]"
-    return f"write {window} if '{attribute}' counts {unit}s"
-
-
-def _variables(query: ast.Query, scope: _Scope, held: _Holdings) -> tuple[plan.Variable, ...]:
+def _variables(query: ast.Query, scope: Scope, held: _Holdings) -> tuple[plan.Variable, ...]:
     if query.select.selected is None:
         names = [name for name in scope.names.columns if name in held.variables]
         return tuple(_variable(name, held.variables[name], scope, query.select.span) for name in names)
@@ -627,7 +347,7 @@ def _variables(query: ast.Query, scope: _Scope, held: _Holdings) -> tuple[plan.V
         if item.attributes is None:
             selected.append(_variable(name, holding, scope, item.span))
         else:
-            owner = _Owner.of(name, holding.types)
+            owner = Owner.of(name, holding.types)
             shown = tuple((part.text, scope.type_of_attribute(part, holding.types, owner)) for part in item.attributes)
             selected.append(plan.Variable(name, _multiplicity(holding), shown))
     return tuple(selected)
@@ -639,7 +359,7 @@ def _multiplicity(holding: _Holding) -> plan.Multiplicity:
     return plan.Multiplicity.ONE if holding.at_least else plan.Multiplicity.OPTIONAL
 
 
-def _variable(name: str, holding: _Holding, scope: _Scope, span: Span) -> plan.Variable:
+def _variable(name: str, holding: _Holding, scope: Scope, span: Span) -> plan.Variable:
     attributes = scope.attributes_of(holding.types)
     for attribute, data_type in attributes.items():
         if pa.types.is_null(data_type):
@@ -647,7 +367,7 @@ def _variable(name: str, holding: _Holding, scope: _Scope, span: Span) -> plan.V
     return plan.Variable(name, _multiplicity(holding), tuple(attributes.items()))
 
 
-def _check_columns(query: ast.Query, variables: tuple[plan.Variable, ...], names: _Names) -> None:
+def _check_columns(query: ast.Query, variables: tuple[plan.Variable, ...], names: Names) -> None:
     """Refuse results whose column names differ at most in case: Spark and Parquet cannot hold them."""
     taken = dict.fromkeys((plan.MATCH_START, plan.MATCH_END), "a column that every result has")
     for name in query.partition_by:
@@ -673,16 +393,3 @@ def _take(taken: dict[str, str], name: ast.Name, what: str, hint: str) -> None:
         message = f"result column '{name.text}' is taken by {clash}"
         raise Mistake(message, name.span, f"{hint}; case does not tell columns apart")
     taken[name.text.lower()] = f"{what} '{name.text}'"
-
-
-def _bounds(
-    window: plan.EventsWindow | plan.AttributeWindow | None,
-    time_column: str | None,
-    order_by: Sequence[str],
-    attributes: dict[str, pa.DataType],
-) -> str | None:
-    if isinstance(window, plan.AttributeWindow):
-        candidates = [window.attribute]
-    else:
-        candidates = [time_column, *order_by[:1]] if time_column is not None else list(order_by[:1])
-    return next((name for name in candidates if name in attributes), None)

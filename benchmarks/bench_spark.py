@@ -1,0 +1,184 @@
+"""Matches on Spark over synthetic stock trades in Parquet: ratios measured in one run, kept under `results/`.
+
+Wall times of warm jobs on `local[2]`, the best of several runs. A job's floor is the same plan, rows
+brought together and in order, with a function in place of the kernel that hands its rows on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyspark
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own documentation writes it
+from report import Report
+
+import ceql.spark
+from ceql.backends import spark_batch
+from ceql.backends.spark_query import prepare
+from ceql.datasets.stocks import SCHEMA, stocks
+
+QUERIES = Path(ceql.__file__).parent / "paper" / "stocks"
+N_RUNS = 3
+N_FILES = 8
+
+
+def query(name: str) -> str:
+    return (QUERIES / f"{name}.ceql").read_text()
+
+
+def with_keys(text: str, key: str) -> str:
+    text = re.sub(r"CREATE STREAM.*?\n}\n", "", text, flags=re.DOTALL)
+    return text.replace("WITHIN", f"PARTITION BY [{key}]\nWITHIN")
+
+
+def write_events(folder: Path, n_events: int) -> None:
+    """Write the events to several files, so that reading them is shared among tasks."""
+    batches = list(stocks(n_events, 1))
+    size = -(-len(batches) // N_FILES)
+    schema = pa.schema(
+        [(field.name, pa.string() if pa.types.is_dictionary(field.type) else field.type) for field in SCHEMA]
+    )
+    for number in range(0, len(batches), size):
+        table = pa.Table.from_batches(batches[number : number + size]).cast(schema)
+        pq.write_table(table, folder / f"part-{number:05}.parquet")
+
+
+def best(run: Callable[[], object], n_runs: int = N_RUNS) -> float:
+    run()
+    times = []
+    for _ in range(n_runs):
+        began = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def drain(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def job(text: str, events: DataFrame) -> spark_batch.Job:
+    prepared = prepare(text, events, type_column="type", time_column=None, order_by=["id"], shape="matches")
+    return spark_batch.planned(prepared, "auto")
+
+
+def handed_on(text: str, events: DataFrame) -> DataFrame:
+    rows = spark_batch.arranged(job(text, events))
+    return rows.mapInArrow(lambda batches: batches, rows.schema)
+
+
+def swallowed(text: str, events: DataFrame) -> DataFrame:
+    def swallow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            pass
+        return iter(())
+
+    rows = spark_batch.arranged(job(text, events))
+    return rows.mapInArrow(swallow, rows.schema)
+
+
+def found(text: str, events: DataFrame) -> DataFrame:
+    return ceql.spark.match(text, events, order_by=["id"])
+
+
+def against_handing_on(report: Report, events: DataFrame) -> None:
+    """Q1 with CONSUME BY ANY, as in the paper's experiments and as Q3 has it: else its matches are all that counts."""
+    texts = {"S3'": query("s3_no_output"), "Q1": query("q1") + "CONSUME BY ANY", "Q3": query("q3")}
+    for shown, text in texts.items():
+        floor = best(lambda: drain(handed_on(text, events)))  # noqa: B023
+        ours = best(lambda: drain(found(text, events)))  # noqa: B023
+        only_read = best(lambda: drain(swallowed(text, events)))  # noqa: B023
+        report.add(f"{shown}, rows handed on", floor, "s")
+        report.add(f"{shown} / rows handed on", ours / floor, "x", 1.3)
+        report.add(f"{shown} / rows only read", ours / only_read, "x")
+
+
+def against_filter(report: Report, events: DataFrame) -> None:
+    """Beside counting the rows that the row filter lets through, which Spark does on all cores and without Python."""
+    text = query("s3_no_output")
+    floor = best(lambda: job(text, events).events.count())
+    report.add("S3', filter and count", floor, "s")
+    report.add("S3' / filter and count", best(lambda: drain(found(text, events))) / floor, "x", 2)
+
+
+def keys(report: Report, events: DataFrame) -> None:
+    times = {}
+    for n_keys in (1_000, 1_000_000):
+        keyed = events.withColumn("account", F.pmod(F.xxhash64("id"), F.lit(n_keys)))
+        text = with_keys(query("s3_no_output"), "account")
+        times[n_keys] = best(lambda: drain(found(text, keyed)))  # noqa: B023
+        report.add(f"S3' PARTITION BY {n_keys:,} keys", times[n_keys], "s")
+    report.add("S3' 1,000,000 keys / 1,000 keys", times[1_000_000] / times[1_000], "x", 1.5)
+
+
+def memory(report: Report, events: DataFrame) -> None:
+    """The largest Python worker while very many matches stream through it."""
+    text = query("q1") + "LIMIT 1000"
+    part = events.limit(1_000_000)
+    peak, is_running = [0], True
+
+    def watch() -> None:
+        while is_running:
+            peak[0] = max([peak[0], *worker_bytes()])
+            time.sleep(0.05)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    n_matches = found(text, part).count()
+    is_running = False
+    watcher.join()
+    report.add(f"largest worker, {n_matches} matches", peak[0] / 2**20, "MB", 500)
+
+
+def worker_bytes() -> list[int]:
+    """Return the resident bytes of the processes that descend from this one and run PySpark's worker."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            pid, parent = int(stat.parent.name), int(stat.read_text().rsplit(")", 1)[1].split()[1])
+        except OSError:
+            continue
+        children.setdefault(parent, []).append(pid)
+    pending, sizes = [os.getpid()], []
+    while pending:
+        for pid in children.get(pending.pop(), []):
+            pending.append(pid)
+            try:
+                if b"pyspark" in (Path("/proc") / str(pid) / "cmdline").read_bytes().split(b"java")[0]:
+                    sizes.append(int((Path("/proc") / str(pid) / "statm").read_text().split()[1]) * 4096)
+            except OSError:
+                continue
+    return sizes
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=10_000_000)
+    n_events = parser.parse_args().events
+    settings: dict[str, Any] = {"spark.driver.memory": "3g"}
+    spark: SparkSession = ceql.spark.session("local[2]", app_name="ceql benchmark", quiet=True, **settings)
+    report = Report()
+    with tempfile.TemporaryDirectory() as folder:
+        write_events(Path(folder), n_events)
+        events = spark.read.parquet(folder)
+        against_handing_on(report, events)
+        against_filter(report, events)
+        keys(report, events)
+        memory(report, events)
+    spark.stop()
+    report.save("spark", f"{n_events} events, local[2]; pyspark {pyspark.__version__}, pyarrow {pa.__version__}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Arguments that several commands take, and how they are read."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ceql.cli.exits import fail
+
+QueryFile = Annotated[Path, typer.Argument(help="File with the query; - reads standard input.", metavar="FILE")]
+TypeColumn = Annotated[
+    str, typer.Option(help="Column with each event's type; empty if every event has its stream's name as type.")
+]
+TimeColumn = Annotated[str | None, typer.Option("--time-column", help="Attribute that durations in WITHIN measure.")]
+OrderBy = Annotated[str, typer.Option(help="Further columns that order the events, separated by commas.")]
+Master = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Where Spark runs; by default what its settings say, or else local\\[*]."),
+]
+ReaderOptions = Annotated[
+    list[str],
+    typer.Option(metavar="KEY=VALUE", help="Option for reading, as Spark calls it: header, delimiter. Repeatable."),
+]
+OutputFormat = Annotated[
+    str | None,
+    typer.Option(metavar="FORMAT", help="Format of the output; by default told by suffix, or else parquet."),
+]
+SparkSettings = Annotated[
+    list[str], typer.Option(metavar="KEY=VALUE", help="Setting of Spark: spark.driver.memory=4g. Repeatable.")
+]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show the plan, what Spark logs, and its errors in full.")
+]
+
+
+def read_query(file: Path) -> str:
+    """Return the text of a query file, or end the command saying why it cannot be read."""
+    try:
+        data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+        return data.decode("utf-8-sig")
+    except OSError as error:
+        fail(f"cannot read {file}: {error.strerror}")
+    except UnicodeDecodeError as error:
+        fail(f"{file}: not UTF-8 at byte {error.start}")
+
+
+def columns_in(order_by: str) -> list[str]:
+    """Return the names in a list that is separated by commas.
+
+    >>> columns_in("at, id")
+    ['at', 'id']
+    """
+    return [name.strip() for name in order_by.split(",") if name.strip()]
+
+
+def check_master(master: str | None) -> None:
+    """Refuse a master that Spark does not know: Java would end with a stack trace."""
+    if master is not None and not master.startswith(("local", "yarn", "spark://", "k8s://", "sc://")):
+        raise typer.BadParameter(
+            "it is local, local[4], yarn, or begins spark://, k8s:// or sc://", param_hint="--master"
+        )

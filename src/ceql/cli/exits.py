@@ -1,0 +1,74 @@
+"""How a command ends: its exit code, and the one message that goes with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+import typer
+
+from ceql.backends.java import JavaError
+from ceql.errors import CeqlError, DataError, JobError
+
+WRONG_QUERY = 1
+WRONG_USE = 2
+WRONG_DATA = 3
+FAILED_JOB = 4
+NO_SPARK = 5
+CANCELLED = 130
+TERMINATED = 143
+
+EXIT_CODES = (
+    "Exit codes: 0 all is well, 1 the query is wrong, 2 the command is used wrongly, 3 the data are wrong or a file "
+    "cannot be read or written, 4 Spark could not finish the job, 5 there is no Spark or no Java, 130 cancelled."
+)
+EXIT_CODES_OF_STREAMS = EXIT_CODES.replace("cancelled", "stopped by Ctrl-C, 143 stopped by SIGTERM")
+
+_OPTIONS = {
+    r"type_column=None": "--type-column ''",
+    r"(type|time)_column": r"--\1-column",
+    r"order_by": "--order-by",
+    r"unbounded=True": "--unbounded",
+    r"(plan|shape)='(\w+)'": r"--\1 \2",
+}
+"""How the command line calls what the library's hints name."""
+
+
+def fail(message: str, code: int = WRONG_QUERY) -> NoReturn:
+    """Print a message on standard error and end the command."""
+    typer.echo(message, err=True)
+    raise typer.Exit(code)
+
+
+@contextmanager
+def spark_troubles_told(failed: str, otherwise: str = "", *, in_full: bool) -> Iterator[None]:
+    """End the command for what is wrong with Spark itself; importing what needs it belongs inside, too.
+
+    `otherwise` is what else the user can do if there is no Spark.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "pyspark").partition(".")[0]
+        name = "PySpark" if package == "pyspark" else package
+        fail(f"{name} is not installed: pip install 'ceql[spark]'{', or ' if otherwise else ''}{otherwise}", NO_SPARK)
+    except JavaError as error:
+        fail(f"{error}{'; or ' if otherwise else ''}{otherwise}", NO_SPARK)
+    except JobError as error:
+        fail(f"{failed}: {error}" + (f"\n{error.__cause__}" if in_full else ""), FAILED_JOB)
+
+
+def in_words_of_options(error: CeqlError) -> str:
+    r"""Return an error as text whose hint names options of the command line.
+
+    >>> in_words_of_options(DataError("there is nothing to sort by", "name the columns with order_by"))
+    'there is nothing to sort by\nhint: name the columns with --order-by'
+    """
+    if not isinstance(error, DataError) or not error.hint or "--" in error.hint:
+        return str(error)
+    hint = error.hint
+    for pattern, option in _OPTIONS.items():
+        hint = re.sub(rf"\b{pattern}", option, hint)
+    return f"{error.message}\nhint: {hint}"

@@ -1,0 +1,114 @@
+"""`ceql run --engine local`: from file to file in this process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+import ceql
+from ceql.backends.files import CSV_OPTIONS, FORMATS, EventFile, FileError, check_suffix, read_all_events, write_rows
+from ceql.cli.preview import N_SHOWN, counted, show_rows, shown
+from ceql.cli.request import Request
+
+
+def run_locally(request: Request) -> str:
+    """Run a query, write or show its matches, and return what came of it in one line."""
+    _check_request(request)
+    began = time.perf_counter()
+    if request.output is not None:
+        _check_output(request, Path(request.output))
+    files = {
+        stream: read_all_events(paths, request.column_types(stream), format=request.format, options=request.options)
+        for stream, paths in request.streams.items()
+    }
+    with _progress(files) as show:
+        readers = {stream: file.reader(show) for stream, file in files.items()}
+        matches = ceql.match(
+            request.text,
+            readers if len(readers) > 1 else next(iter(readers.values())),
+            type_column=request.type_column,
+            time_column=request.time_column,
+            order_by=request.order_by,
+            shape=request.shape,
+            sort=request.sort,
+        )
+        found = _first(matches) if request.output is None else _write(matches, Path(request.output))
+    if not isinstance(found, int):
+        show_rows(matches.schema.names, found)
+    seconds = time.perf_counter() - began
+    if not isinstance(found, int) and len(found) > N_SHOWN:
+        return f"{shown(len(found), request.shape)}, {seconds:.2f} s; --output writes all"
+    n_read = sum(file.n_read for file in files.values())
+    rows = counted(found, "matches") if isinstance(found, int) else shown(len(found), request.shape)
+    return f"{n_read:,} events, {rows}, {seconds:.2f} s, {n_read / seconds:,.0f} events/s"
+
+
+def _check_request(request: Request) -> None:
+    """Refuse what only Spark does."""
+    only_on_spark: dict[str, Any] = {"--master": request.master, "--conf": request.conf}
+    only_on_spark |= {"--plan": request.plan != "auto", "--output-format": request.output_format}
+    for option, is_given in only_on_spark.items():
+        if is_given:
+            raise typer.BadParameter("it is for --engine spark", param_hint=option)
+    if request.mode == "append":
+        raise typer.BadParameter("append is for --engine spark", param_hint="--mode")
+    if request.format is not None and request.format not in FORMATS:
+        raise typer.BadParameter(f"--engine local reads {', '.join(FORMATS)}", param_hint="--format")
+    for name in request.options:
+        if name not in CSV_OPTIONS:
+            raise typer.BadParameter(f"--engine local has {', '.join(CSV_OPTIONS)}, for CSV", param_hint="--option")
+
+
+def _check_output(request: Request, output: Path) -> None:
+    """Refuse what could not be written before anything is read."""
+    check_suffix(output)
+    if output.exists():
+        for path in (Path(one) for paths in request.streams.values() for one in paths):
+            if path.exists() and output.samefile(path):
+                raise FileError(f"input and output are the same file: {output}")
+        if request.mode == "error":
+            raise FileError(f"{output} exists already", "--mode overwrite replaces it")
+    if not output.absolute().parent.is_dir():
+        raise FileError(f"cannot write {output}: there is no folder {output.parent}")
+
+
+def _write(matches: ceql.Matches, output: Path) -> int:
+    """Write matches to a file; return how many there were."""
+    n_matches = 0
+    try:
+        with write_rows(output, matches.schema) as writer:
+            for n_in_batch, make in matches.start():
+                writer.write_batch(make())
+                n_matches += n_in_batch
+    except OSError as error:
+        raise FileError(f"cannot write {output}: {error.strerror or error}") from error
+    return n_matches
+
+
+def _first(matches: ceql.Matches) -> list[dict[str, Any]]:
+    """Return the rows to show, and one more if there are more; no more events are read than that takes."""
+    rows: list[dict[str, Any]] = []
+    for batch in matches.batches():
+        rows += batch.slice(0, N_SHOWN + 1 - len(rows)).to_pylist()
+        if len(rows) > N_SHOWN:
+            break
+    return rows
+
+
+@contextmanager
+def _progress(files: Mapping[str, EventFile]) -> Iterator[Callable[[int], None]]:
+    """Show a bar on a terminal while events are read, and nothing anywhere else."""
+    columns = (TextColumn("{task.completed:,} events"), BarColumn(), TimeElapsedColumn())
+    console = Console(stderr=True)
+    n_rows = [file.n_rows for file in files.values()]
+    total = None if None in n_rows else sum(n for n in n_rows if n is not None)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("events", total=total)
+        yield lambda n: progress.advance(task, n)

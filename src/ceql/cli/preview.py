@@ -1,0 +1,70 @@
+"""The first rows of a result as a table, for a user who tries things out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ceql.engine.matches import Shape
+
+N_SHOWN = 20
+"""Rows in the table."""
+N_SHOWN_EVENTS = 5
+"""Events in a cell, for variables that bind many."""
+WIDTH_OF_FILES = 500
+"""Columns of a table that goes to no terminal, which so need not be folded."""
+
+
+def show_rows(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
+    """Print rows as a table on standard output."""
+    console = Console(file=sys.stdout)
+    if not console.is_terminal:
+        console = Console(file=sys.stdout, width=WIDTH_OF_FILES)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, expand=False)
+    for name in names:
+        table.add_column(Text(name), overflow="fold")
+    for row in rows[:N_SHOWN]:
+        table.add_row(*(Text(cell(row[name])) for name in names))
+    console.print(table)
+
+
+def cell(value: Any) -> str:
+    r"""Return a value as it stands in the table; events of a list stand below one another.
+
+    >>> cell([{"type": "SELL", "price": 2.5}, {"type": "BUY", "price": None}])
+    'type=SELL price=2.5\ntype=BUY price=NULL'
+    """
+    if value is None:
+        return "NULL"
+    if isinstance(value, dict):
+        return " ".join(f"{name}={cell(part)}" for name, part in value.items())
+    if isinstance(value, list):
+        n_more = len(value) - N_SHOWN_EVENTS
+        lines = [cell(one) for one in value[:N_SHOWN_EVENTS]] + ([f"and {n_more:,} more"] if n_more > 0 else [])
+        return "\n".join(lines)
+    return str(value)
+
+
+def counted(n_rows: int, shape: Shape) -> str:
+    """Return a number of rows with the noun for what they are.
+
+    >>> counted(1, "matches"), counted(1234, "events")
+    ('1 match', '1,234 matched events')
+    """
+    one, many = ("matched event", "matched events") if shape == "events" else ("match", "matches")
+    return f"{n_rows:,} {one if n_rows == 1 else many}"
+
+
+def shown(n_rows: int, shape: Shape) -> str:
+    """Return what the table shows, where one row more than it takes was asked for.
+
+    >>> shown(7, "matches"), shown(21, "matches")
+    ('7 matches', 'the first 20 matches')
+    """
+    return counted(n_rows, shape) if n_rows <= N_SHOWN else f"the first {counted(N_SHOWN, shape)}"

@@ -1,0 +1,111 @@
+"""What `ceql run` is asked for, checked as far as that needs no engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+import typer
+
+from ceql.engine.matches import Shape
+from ceql.schema import Schema
+from ceql.syntax.declare import declared_schema
+from ceql.syntax.mistakes import Mistake
+from ceql.syntax.parser import parse
+
+Mode = Literal["error", "overwrite", "append"]
+PlanName = Literal["auto", "keys", "shards", "single"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A run of a query. `streams` are the paths of each stream in FROM, in its order."""
+
+    text: str
+    streams: Mapping[str, Sequence[str]]
+    output: str | None
+    type_column: str | None
+    time_column: str | None
+    order_by: Sequence[str]
+    shape: Shape
+    sort: bool
+    format: str | None
+    options: Mapping[str, str]
+    output_format: str | None
+    mode: Mode
+    master: str | None
+    conf: Mapping[str, str]
+    plan: PlanName
+    is_verbose: bool
+
+    def declared_columns(self, stream: str) -> dict[str, pa.DataType]:
+        """Return the columns of a stream that CREATE STREAM declares."""
+        try:
+            declared = declared_schema(parse(self.text).declarations, Schema.unknown())
+        except Mistake as mistake:
+            raise mistake.at(self.text) from None
+        event_types = [one.event_types or {} for one in declared.streams if one.name == stream]
+        return {
+            name: data_type
+            for attributes in event_types
+            for of_type in attributes.values()
+            for name, data_type in of_type.items()
+        }
+
+    def column_types(self, stream: str) -> dict[str, pa.DataType]:
+        """Return what is known of columns before any is read: declared types, and that event types are strings."""
+        return self.declared_columns(stream) | ({self.type_column: pa.string()} if self.type_column else {})
+
+    def declares_all(self, stream: str) -> bool:
+        """Return whether CREATE STREAM declares every column of a stream that the query or an option can name."""
+        named = {name for name in (self.time_column, *self.order_by) if name is not None}
+        declared = self.declared_columns(stream)
+        return bool(declared) and named <= set(declared)
+
+
+def paths_by_stream(text: str, inputs: Sequence[str]) -> dict[str, list[str]]:
+    """Return the paths of each stream that FROM reads.
+
+    `NAME=PATH` belongs to a stream if FROM has that name; otherwise it is a path, such as `day=1/trades.parquet`.
+
+    >>> paths_by_stream("SELECT * FROM S WHERE A", ["S=a.csv", "day=1/b.csv"])
+    {'S': ['a.csv', 'day=1/b.csv']}
+    """
+    streams: dict[str, list[str]] = {name.text: [] for name in parse(text).sources}
+    for one in inputs:
+        name, is_named, path = one.partition("=")
+        if is_named and name in streams:
+            streams[name].append(path)
+        elif len(streams) == 1:
+            next(iter(streams.values())).append(one)
+        else:
+            raise typer.BadParameter(
+                f"'{one}' does not say which stream it is: write one of {_choices(streams)}", param_hint="--input"
+            )
+    for name, paths in streams.items():
+        if not paths:
+            raise typer.BadParameter(
+                f"FROM reads the stream {name}, which is not given: add --input {name}=PATH", param_hint="--input"
+            )
+    return streams
+
+
+def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
+    """Return the settings that an option gives as KEY=VALUE.
+
+    >>> pairs(["header=false", "sep=="], "--option")
+    {'header': 'false', 'sep': '='}
+    """
+    found = {}
+    for text in texts:
+        key, is_pair, value = text.partition("=")
+        if not (key and is_pair):
+            raise typer.BadParameter(f"'{text}' is not KEY=VALUE", param_hint=option)
+        found[key] = value
+    return found
+
+
+def _choices(streams: Mapping[str, object]) -> str:
+    return ", ".join(f"{name}=PATH" for name in streams)

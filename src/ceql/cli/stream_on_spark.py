@@ -1,0 +1,273 @@
+"""`ceql stream` on Spark: from files that arrive to files of matches, its status and how it is stopped."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from types import FrameType
+from typing import Any
+
+import typer
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import StructType
+from rich.console import Console
+from rich.filesize import decimal
+from rich.live import Live
+from rich.text import Text
+
+import ceql.spark
+from ceql.backends.files import FileError
+from ceql.backends.spark_failures import SPARK_ERRORS, explained
+from ceql.backends.spark_files import (
+    check_apart,
+    check_checkpoint,
+    check_not_a_file,
+    has_files,
+    output_format,
+    read_frame,
+    stream_frame,
+    stream_writer,
+)
+from ceql.cli.exits import CANCELLED, TERMINATED
+from ceql.cli.on_spark import is_on_this_machine, session_for
+from ceql.cli.preview import counted
+from ceql.cli.stream import AVAILABLE_NOW, StreamRequest
+from ceql.engine.matches import Shape
+
+POLL_SECONDS = 0.3
+SECONDS_TO_FINISH = 10
+"""How long a micro-batch may still take after the stream was asked to stop."""
+LIVE_LAG = timedelta(hours=1)
+"""Streams whose watermark is further behind the clock than this are history, and how far tells nothing."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def run_stream(request: StreamRequest) -> int:
+    """Run a query until its stream ends or a signal stops it, say what came of it, and return the exit code."""
+    began = time.perf_counter()
+    assert request.output is not None
+    # Refuses what Spark has no format for, before it starts.
+    output_format(request.output, request.output_format)
+    counts = Counts(request.shape)
+    is_new = SparkSession.getActiveSession() is None
+    with _status_line() as show:
+        show("starting Spark")
+        try:
+            writer = _prepared(request, session_for(request, is_new=is_new))
+            with _stop_signals() as stop:
+                query = writer.start()
+                show("waiting for events")
+                _follow(query, counts, stop, show)
+        except SPARK_ERRORS as error:
+            raise explained(error) from error
+    typer.echo(counts.summary(time.perf_counter() - began), err=True)
+    return stop.exit_code
+
+
+def _prepared(request: StreamRequest, spark: SparkSession) -> DataStreamWriter:
+    """Return what writes the matches, once it is started."""
+    assert request.output is not None
+    inputs = {stream: paths[0] for stream, paths in request.streams.items()}
+    folders = {"output": request.output, "checkpoint": request.checkpoint}
+    if is_on_this_machine(spark, request.output):
+        for path in inputs.values():
+            check_not_a_file(path)
+            check_apart({"input": path, **folders})
+    check_checkpoint(spark, request.output, request.checkpoint)
+    events = {stream: _events(request, spark, stream, path) for stream, path in inputs.items()}
+    options: dict[str, Any] = {
+        "type_column": request.type_column,
+        "time_column": request.time_column,
+        "order_by": request.order_by,
+    }
+    if request.is_verbose:
+        typer.echo(ceql.spark.explain(request.text, events, **options), err=True)
+    rows = ceql.spark.match(
+        request.text,
+        events,
+        shape=request.shape,
+        watermark=request.watermark,
+        ordering=request.ordering,
+        unbounded=request.unbounded,
+        **options,
+    )
+    writer = stream_writer(rows, request.output, request.checkpoint, format=request.output_format)
+    if request.trigger == AVAILABLE_NOW:
+        return writer.trigger(availableNow=True)
+    return writer if request.trigger is None else writer.trigger(processingTime=request.trigger)
+
+
+def _events(request: StreamRequest, spark: SparkSession, stream: str, path: str) -> DataFrame:
+    if request.schema is not None:
+        schema = _given_schema(request.schema)
+    elif not has_files(spark, path):
+        raise FileError(
+            f"there are no files in {path} yet that would tell its columns",
+            "give --schema 'type STRING, at TIMESTAMP, ...' and --format",
+        )
+    else:
+        schema = read_frame(
+            spark,
+            [path],
+            format=request.format,
+            options=request.options,
+            declared=request.column_types(stream),
+            is_complete=request.declares_all(stream),
+        ).schema
+    return stream_frame(
+        spark, path, schema, format=request.format, options=request.options, max_files=request.max_files
+    )
+
+
+def _given_schema(text: str) -> StructType:
+    try:
+        schema = StructType.fromDDL(text)
+    except SPARK_ERRORS as error:
+        raise typer.BadParameter(
+            f"'{text}' is no list of columns: write it as 'type STRING, at TIMESTAMP'", param_hint="--schema"
+        ) from error
+    return schema if isinstance(schema, StructType) else StructType().add("value", schema)
+
+
+# --- while it runs ------------------------------------------------------------------
+
+
+class Stop:
+    """Whether a signal asked to stop, and which exit code that gives."""
+
+    def __init__(self) -> None:
+        self.exit_code = 0
+
+    def __bool__(self) -> bool:
+        return self.exit_code != 0
+
+    def ask(self, number: int, _: FrameType | None) -> None:
+        """Ask to stop; who asks twice does not want to wait."""
+        if self:
+            raise KeyboardInterrupt
+        self.exit_code = CANCELLED if number == signal.SIGINT else TERMINATED
+
+
+@contextmanager
+def _stop_signals() -> Iterator[Stop]:
+    """Note Ctrl-C and SIGTERM instead of ending at once.
+
+    An exception from a signal would break the connection to Java, which stopping needs. This also replaces the
+    handler that Spark installs for Ctrl-C, which cancels all jobs.
+    """
+    stop = Stop()
+    before = {number: signal.signal(number, stop.ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _follow(query: Any, counts: Counts, stop: Stop, show: Any) -> None:
+    """Count and show what a query does until it ends, and stop it when asked to."""
+    while not stop and not query.awaitTermination(POLL_SECONDS):
+        if counts.add(query):
+            show(counts.status(datetime.now(UTC)))
+    if stop:
+        show("stopping")
+        _finish_batch(query)
+        query.stop()
+    counts.add(query)
+
+
+def _finish_batch(query: Any) -> None:
+    """Wait for the micro-batch that runs: an abandoned one may leave files that only Spark knows to ignore."""
+    deadline = time.monotonic() + SECONDS_TO_FINISH
+    before = _last_batch(query)
+    while (
+        query.isActive
+        and query.status["isTriggerActive"]
+        and _last_batch(query) == before
+        and time.monotonic() < deadline
+    ):
+        time.sleep(POLL_SECONDS / 10)
+
+
+def _last_batch(query: Any) -> tuple[int, str] | None:
+    last = query.lastProgress
+    return None if last is None else (last.batchId, last.timestamp)
+
+
+@dataclass
+class Counts:
+    """What a query's progress tells, added up over its micro-batches."""
+
+    shape: Shape
+    n_events: int = 0
+    n_matches: int = 0
+    n_late: int = 0
+    watermark: datetime | None = None
+    state_bytes: int = 0
+    events_per_second: float = 0.0
+    matches_per_second: float = 0.0
+    _seen: set[tuple[int, str]] = field(default_factory=set)
+
+    def add(self, query: Any) -> bool:
+        """Add the micro-batches since the last call, and return whether there were any."""
+        last = _last_batch(query)
+        if last is None or last in self._seen:
+            return False
+        recent = {(one.batchId, one.timestamp): one for one in query.recentProgress}
+        for name, progress in recent.items():
+            if name not in self._seen:
+                self._add(progress)
+        # Spark keeps some progress only, so no more need be remembered.
+        self._seen = set(recent)
+        return True
+
+    def _add(self, progress: Any) -> None:
+        observed = progress.observedMetrics.get("ceql")
+        n_matches = 0
+        if observed is not None:
+            n_matches = observed.matches
+            self.n_late += observed.late_events
+            self.state_bytes = observed.state_bytes
+        self.n_events += progress.numInputRows
+        self.n_matches += n_matches
+        seconds = max(progress.batchDuration, 1) / 1000
+        self.events_per_second, self.matches_per_second = progress.numInputRows / seconds, n_matches / seconds
+        if "watermark" in progress.eventTime:
+            watermark = datetime.fromisoformat(progress.eventTime["watermark"])
+            # Before the first events it stands at the epoch.
+            self.watermark = watermark if watermark > EPOCH else None
+
+    def status(self, now: datetime) -> str:
+        """Return in one line how the stream does now."""
+        rates = f"{self.events_per_second:,.0f} events/s, {self.matches_per_second:,.0f} matches/s"
+        return f"{rates}, {self._watermark(now)}, state {decimal(self.state_bytes)}, {self.n_late:,} late"
+
+    def summary(self, seconds: float) -> str:
+        """Return in one line what came of the stream."""
+        rows = counted(self.n_matches, self.shape)
+        return f"{self.n_events:,} events, {rows}, {self.n_late:,} late, {seconds:.2f} s on Spark, {self._watermark()}"
+
+    def _watermark(self, now: datetime | None = None) -> str:
+        if self.watermark is None:
+            return "no watermark yet"
+        text = f"watermark {self.watermark:%Y-%m-%d %H:%M:%S} UTC"
+        if now is not None and timedelta() <= now - self.watermark < LIVE_LAG:
+            text += f" ({(now - self.watermark).total_seconds():,.0f} s ago)"
+        return text
+
+
+@contextmanager
+def _status_line() -> Iterator[Any]:
+    """Give what shows a text on a line of its own on a terminal, in place of the one before, and nowhere else."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with Live(console=console, transient=True) as live:
+        yield lambda text: live.update(Text(text, no_wrap=True, overflow="ellipsis"))

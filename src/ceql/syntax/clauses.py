@@ -1,0 +1,126 @@
+"""The clauses after the pattern, bound: PARTITION BY and WITHIN, and what bounds a match in the result."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ceql.errors import did_you_mean, listing
+from ceql.schema import Kind, kind_of
+from ceql.syntax import ast, plan
+from ceql.syntax.mistakes import Mistake
+from ceql.syntax.parser import MAX_COUNT, UNBOUNDED_HINT, UNITS
+from ceql.syntax.scope import PATTERN, Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def check_partition(query: ast.Query, scope: Scope) -> None:
+    """Refuse partition keys that events lack, or that cannot be compared."""
+    seen: set[str] = set()
+    for name in query.partition_by:
+        if name.text in seen:
+            raise Mistake(f"PARTITION BY names '{name.text}' twice", name.span)
+        seen.add(name.text)
+        data_type = scope.type_of_attribute(name, scope.pattern_types, PATTERN)
+        if kind_of(data_type) is Kind.OTHER:
+            message = f"PARTITION BY cannot compare '{name.text}': it is of type {data_type}"
+            raise Mistake(message, name.span, "use a boolean, number, string, timestamp or date")
+
+
+def window_of(
+    query: ast.Query, scope: Scope, time_column: str | None
+) -> plan.EventsWindow | plan.AttributeWindow | None:
+    """Return what WITHIN measures, and how much of it."""
+    match query.window:
+        case ast.EventsWindow() as window:
+            return plan.EventsWindow(window.count)
+        case ast.AttributeWindow() as window:
+            kind = _window_kind(window.attribute, scope)
+            if kind.is_time:
+                hint = f"write WITHIN {window.size} seconds [{window.attribute}]"
+                raise Mistake(
+                    f"WITHIN {window.size} of what? '{window.attribute.text}' is a {kind.value}", window.span, hint
+                )
+            return plan.AttributeWindow(window.attribute.text, kind, window.size)
+        case ast.DurationWindow() as window:
+            return _duration_window(window, scope, time_column)
+    return None
+
+
+def _window_kind(attribute: ast.Name, scope: Scope) -> Kind:
+    """Return the kind of a window's attribute, which every type in the pattern must have, with an order."""
+    data_type = scope.type_of_attribute(attribute, scope.pattern_types, PATTERN)
+    for event_type, attributes in scope.ordered(scope.pattern_types):
+        if not scope.is_unknown and attribute.text not in attributes:
+            message = f"event type {event_type} has no attribute '{attribute.text}', which WITHIN measures"
+            raise Mistake(message, attribute.span, f"{event_type} has: {listing(attributes)}")
+    kind = kind_of(data_type)
+    if not (kind.is_numeric or kind.is_time or kind is Kind.UNKNOWN):
+        shown = data_type if kind is Kind.OTHER else kind.value
+        message = f"WITHIN cannot measure '{attribute.text}': it is of type {shown}"
+        raise Mistake(message, attribute.span, "use a number, timestamp or date")
+    return kind
+
+
+def _duration_window(window: ast.DurationWindow, scope: Scope, time_column: str | None) -> plan.AttributeWindow | None:
+    nanoseconds = sum(Decimal(amount) * UNITS[unit.removesuffix("s")] for amount, unit in window.parts)
+    if nanoseconds > MAX_COUNT:
+        raise Mistake("the window is longer than 292 years", window.span, UNBOUNDED_HINT)
+    attribute = window.attribute or _time_attribute(window, scope, time_column, nanoseconds)
+    kind = _window_kind(attribute, scope)
+    if not (kind.is_time or kind is Kind.UNKNOWN):
+        message = f"a duration needs a timestamp or date, but '{attribute.text}' is of type {kind.value}"
+        raise Mistake(message, attribute.span, _as_number(attribute.text, nanoseconds))
+    # Of an attribute about which nothing is known, a duration says that it is a time.
+    kind = Kind.TIMESTAMP if scope.is_unknown else kind
+    return plan.AttributeWindow(attribute.text, kind, int(nanoseconds))
+
+
+def _time_attribute(
+    window: ast.DurationWindow, scope: Scope, time_column: str | None, nanoseconds: int | Decimal
+) -> ast.Name:
+    """Return the attribute that a duration measures where the query names none."""
+    attributes = scope.attributes_of(scope.pattern_types)
+    if time_column is not None:
+        if not scope.is_unknown and time_column not in attributes:
+            hint = did_you_mean(time_column, attributes) or f"they have: {listing(attributes)}"
+            raise Mistake(f"the events in the pattern have no time column '{time_column}'", window.span, hint)
+        return ast.Name(time_column, span=window.span)
+    if scope.is_unknown:
+        return ast.Name("time", span=window.span)
+    times = [name for name, data_type in attributes.items() if kind_of(data_type).is_time]
+    if len(times) == 1:
+        return ast.Name(times[0], span=window.span)
+    if times:
+        message = f"a duration needs one timestamp or date, but there are several: {listing(times)}"
+        raise Mistake(message, window.span, f"name it: {window} [{ast.quoted_name(times[0])}]")
+    integers = [name for name, data_type in attributes.items() if kind_of(data_type) is Kind.INTEGER]
+    likely = [name for name in integers if any(word in name.lower() for word in ("time", "ts", "date"))] or integers
+    hint = _as_number(likely[0], nanoseconds) if likely else "count events instead: WITHIN n EVENTS"
+    raise Mistake("a duration needs a timestamp or date, and the events have none", window.span, hint)
+
+
+def _as_number(attribute: str, nanoseconds: int | Decimal) -> str:
+    """Return the hint to write a duration as a number, in the coarsest usual unit that loses nothing."""
+    units = ("millisecond", "microsecond", "nanosecond")
+    unit = next((unit for unit in units if nanoseconds % UNITS[unit] == 0), "nanosecond")
+    window = f"WITHIN {int(nanoseconds) // UNITS[unit]} [{ast.quoted_name(attribute)}]"
+    return f"write {window} if '{attribute}' counts {unit}s"
+
+
+def bounds_of(
+    window: plan.EventsWindow | plan.AttributeWindow | None,
+    time_column: str | None,
+    order_by: Sequence[str],
+    attributes: dict[str, pa.DataType],
+) -> str | None:
+    """Return the attribute that `match_start` and `match_end` show, None for the row number."""
+    if isinstance(window, plan.AttributeWindow):
+        candidates = [window.attribute]
+    else:
+        candidates = [time_column, *order_by[:1]] if time_column is not None else list(order_by[:1])
+    return next((name for name in candidates if name in attributes), None)

@@ -1,0 +1,322 @@
+"""A streaming query gives the matches of a batch, each once, whatever happens between its micro-batches."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ceql.errors import CeqlError, DataError
+
+pytest.importorskip("pyspark.sql")
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F  # noqa: N812
+
+import ceql.spark
+from ceql.backends import spark_stream
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.filterwarnings("default"),
+]
+
+START = datetime(2024, 3, 10, 6, 59, 30, tzinfo=UTC)
+COLUMNS = "type string, id long, k long, v double, s string"
+Events = list[dict[str, Any]]
+
+
+def events(n_events: int = 90) -> Events:
+    """Return events with ties, in the order of time; one in three is of no interest to any query."""
+    chance = random.Random(11)
+    at = START
+    rows = []
+    for number in range(n_events):
+        at += timedelta(seconds=chance.choice([0, 1, 1, 2]))
+        row = {"type": chance.choice("AABBZZ"), "id": number, "k": chance.choice([None, 1, 2, 3])}
+        rows.append({**row, "v": chance.choice([None, 0.5, 2.0]), "s": chance.choice([None, "", "é"]), "t": at})
+    return rows
+
+
+def disordered(rows: Events, seconds: float) -> Events:
+    chance = random.Random(12)
+    delays = [chance.random() * seconds for _ in rows]
+    order = sorted(range(len(rows)), key=lambda at: rows[at]["t"] + timedelta(seconds=delays[at]))
+    return [rows[at] for at in order]
+
+
+def at(seconds: float, event_type: str, **attributes: Any) -> dict[str, Any]:
+    return {"type": event_type, "id": int(seconds), "k": 1, "t": START + timedelta(seconds=seconds), **attributes}
+
+
+class Folder:
+    """A folder into which files with events are put, one after the other."""
+
+    def __init__(self, path: Path, time_type: str = "timestamp") -> None:
+        self.path = path
+        self.time_type = time_type
+        self._n_files = 0
+        path.mkdir()
+
+    def put(self, rows: list[Any]) -> None:
+        """Add a file; what is no event is written as it is."""
+        lines = [row if isinstance(row, str) else json.dumps({**row, "t": self._shown(row["t"])}) for row in rows]
+        hidden = self.path / f".{self._n_files}"
+        hidden.write_text("\n".join(lines) + "\n")
+        # Spark takes files in the order of their times, which may tie.
+        os.utime(hidden, (1_700_000_000 + self._n_files,) * 2)
+        hidden.rename(self.path / f"{self._n_files:03}.json")
+        self._n_files += 1
+
+    def _shown(self, time: datetime) -> str:
+        return (time.replace(tzinfo=None) if self.time_type == "timestamp_ntz" else time).isoformat()
+
+    def stream(self, spark: Any, n_files: int = 1) -> Any:
+        """Return the events as they come, so many files at a time."""
+        reader = spark.readStream.schema(f"{COLUMNS}, t {self.time_type}").option("maxFilesPerTrigger", n_files)
+        return reader.json(str(self.path))
+
+    def batch(self, spark: Any) -> Any:
+        return spark.read.schema(f"{COLUMNS}, t {self.time_type}").json(str(self.path))
+
+
+class Sink:
+    """Starts streaming queries with one checkpoint and keeps what they give."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rows: list[str] = []
+        self.metrics: dict[str, int] = {}
+        self.query: Any = None
+
+    def start(self, found: Any, **trigger: Any) -> Any:
+        writer = found.writeStream.outputMode("append").option("checkpointLocation", str(self.path))
+        self.query = (writer.trigger(**trigger) if trigger else writer).foreachBatch(self._take).start()
+        return self.query
+
+    def run(self, found: Any) -> None:
+        """Go on with all files that there are, and stop."""
+        self.start(found, availableNow=True).awaitTermination()
+        self.count()
+
+    def count(self) -> None:
+        """Add up what the progress of the query has counted."""
+        for progress in self.query.recentProgress:
+            for name, value in progress.observedMetrics["ceql"].asDict().items():
+                self.metrics[name] = self.metrics.get(name, 0) + value
+
+    def _take(self, batch: Any, number: int) -> None:
+        self.rows += shown(batch)
+
+
+def shown(frame: Any) -> list[str]:
+    return [text for (text,) in frame.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect()]
+
+
+@contextmanager
+def time_zone(spark: Any, name: str) -> Iterator[None]:
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", name)
+    try:
+        yield
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+
+
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "keys": (
+        "SELECT * FROM S WHERE A AS x ; B+ AS y FILTER x[v IS NULL OR v > 1] PARTITION BY [k] WITHIN 8 seconds",
+        {},
+    ),
+    "no keys": ("SELECT MAX x, y FROM S WHERE A AS x ; B AS y FILTER y[s != 'é'] WITHIN 3 seconds", {}),
+    "consume": (
+        "SELECT * FROM S WHERE A AS x ; B AS y PARTITION BY [k] WITHIN 8 seconds CONSUME BY ANY",
+        {"shape": "events"},
+    ),
+    "unbounded": ("SELECT x FROM S WHERE A : B AS x PARTITION BY [k]", {"unbounded": True}),
+}
+
+
+@pytest.mark.parametrize(
+    ("time_type", "zone", "names"),
+    [("timestamp", "UTC", ["keys", "unbounded"]), ("timestamp_ntz", "America/New_York", ["no keys", "consume"])],
+)
+def test_a_stream_that_is_stopped_and_started_again_gives_the_matches_of_a_batch(
+    spark: Any, tmp_path: Path, time_type: str, zone: str, names: list[str]
+) -> None:
+    folder = Folder(tmp_path / "in", time_type)
+    arriving = disordered(events(), 4)
+    sinks = {name: Sink(tmp_path / name) for name in names}
+    with time_zone(spark, zone):
+
+        def run() -> None:
+            for name, sink in sinks.items():
+                query, options = CASES[name]
+                stream = folder.stream(spark, 2)
+                options = {"time_column": "t", "order_by": ["id"], "watermark": "5 seconds", **options}
+                sink.run(ceql.spark.match(query, stream, **options))
+
+        for begin in range(0, 45, 15):
+            folder.put(arriving[begin : begin + 15])
+        run()
+        for begin in range(45, 90, 15):
+            folder.put(arriving[begin : begin + 15])
+        folder.put([at(1000, "Z", id=1000)])
+        run()
+        for name, sink in sinks.items():
+            query, options = CASES[name]
+            expected = shown(
+                ceql.spark.match(
+                    query, folder.batch(spark), time_column="t", order_by=["id"], shape=options.get("shape", "matches")
+                )
+            )
+            assert sorted(sink.rows) == sorted(expected), name
+            assert len(expected) > 4, name
+            assert sink.metrics["matches"] == len(expected)
+            assert sink.metrics["late_events"] == 0
+
+
+def test_several_streams_are_one_in_the_order_of_time(spark: Any, tmp_path: Path) -> None:
+    query = "SELECT * FROM R, S WHERE R>A AS x ; S>B AS y PARTITION BY [k] WITHIN 12 seconds"
+    folders = {name: Folder(tmp_path / name) for name in "RS"}
+    rows = events(60)
+    for number, folder in enumerate(folders.values()):
+        own = disordered(rows[number::2], 4)
+        folder.put(own[:15])
+        folder.put(own[15:])
+        folder.put([at(1000, "Z")])
+    streams = {name: folder.stream(spark) for name, folder in folders.items()}
+    sink = Sink(tmp_path / "checkpoint")
+    sink.run(ceql.spark.match(query, streams, time_column="t", order_by=["id"], watermark="5 seconds"))
+    batch = {name: folder.batch(spark) for name, folder in folders.items()}
+    expected = shown(ceql.spark.match(query, batch, time_column="t", order_by=["id"]))
+    assert sorted(sink.rows) == sorted(expected)
+    assert len(expected) > 5
+
+
+def test_irrelevant_rows_move_the_watermark_and_late_events_are_dropped_and_counted(spark: Any, tmp_path: Path) -> None:
+    query = "SELECT x FROM S WHERE A AS x ; B PARTITION BY [k] WITHIN 6 seconds [t]"
+    folder, sink = Folder(tmp_path / "in"), Sink(tmp_path / "checkpoint")
+    watermarked = folder.stream(spark).withWatermark("t", "5 seconds")
+    running = sink.start(ceql.spark.match(query, watermarked, order_by=["id"]))
+    try:
+        steps: list[tuple[list[Any], int]] = [
+            ([at(0, "A"), at(5, "B"), "no event at all"], 0),
+            ([at(9, "Z"), at(9, "A", k=None)], 0),
+            ([at(10, "Z")], 1),
+            ([at(5, "A"), at(6, "B"), at(30, "Z")], 2),
+            ([at(25, "B"), at(26, "A"), '{"type": "A", "id": 0, "k": 1, "t": "never"}'], 2),
+            ([at(27, "B"), at(100, "Z")], 3),
+        ]
+        for rows, n_matches in steps:
+            folder.put(rows)
+            running.processAllAvailable()
+            assert len(sink.rows) == n_matches, rows
+        sink.count()
+        last = running.lastProgress
+    finally:
+        running.stop()
+    assert {name: sink.metrics[name] for name in ("events", "matches", "late_events")} == {
+        "events": 7,
+        "matches": 3,
+        "late_events": 2,
+    }
+    assert sink.metrics["state_bytes"] > 0
+    assert [operator.numRowsTotal for operator in last.stateOperators] == [0]
+
+
+def test_matches_can_be_aggregated_by_the_time_of_their_end(spark: Any, tmp_path: Path) -> None:
+    query = "SELECT x FROM S WHERE A AS x ; B PARTITION BY [k] WITHIN 6 seconds"
+    folder, sink = Folder(tmp_path / "in"), Sink(tmp_path / "checkpoint")
+    arriving = disordered(events(60), 4)
+    folder.put(arriving[:30])
+    folder.put(arriving[30:])
+    folder.put([at(1000, "Z")])
+    folder.put([at(2000, "Z")])
+
+    def counted(frame: Any, **options: Any) -> Any:
+        found = ceql.spark.match(query, frame, time_column="t", order_by=["id"], **options)
+        return found.groupBy(F.window("match_end", "10 seconds")).count()
+
+    sink.run(counted(folder.stream(spark), watermark="5 seconds"))
+    expected = shown(counted(folder.batch(spark)))
+    assert sorted(sink.rows) == sorted(expected)
+    assert len(expected) > 3
+
+
+def test_a_changed_query_is_refused_and_one_laid_out_otherwise_goes_on(spark: Any, tmp_path: Path) -> None:
+    query = "SELECT x FROM S WHERE A AS x ; B PARTITION BY [k] WITHIN 6 seconds"
+    folder, sink = Folder(tmp_path / "in"), Sink(tmp_path / "checkpoint")
+    options: Any = {"time_column": "t", "watermark": "1 second"}
+    folder.put([at(0, "A")])
+    sink.run(ceql.spark.match(query, folder.stream(spark), **options))
+    folder.put([at(3, "B"), at(50, "Z")])
+    with pytest.raises(StreamingQueryException) as error:
+        sink.run(ceql.spark.match(query.replace("6", "7"), folder.stream(spark), **options))
+    assert "belongs to another query" in str(error.value)
+    assert "WITHIN 6 seconds' and is" in str(error.value)
+    assert sink.rows == []
+    sink.run(ceql.spark.match(query.replace(" WHERE", "\n  WHERE"), folder.stream(spark), **options))
+    assert [json.loads(row)["x"]["type"] for row in sink.rows] == ["A"]
+
+
+TIMED = "SELECT * FROM S WHERE A AS x ; B AS y WITHIN 6 seconds"
+MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {
+    "no time": ("SELECT * FROM S WHERE A WITHIN 3 EVENTS", {"order_by": ["id"]}, "needs a timestamp"),
+    "time of another type": (
+        "SELECT * FROM S WHERE A WITHIN 3 [id]",
+        {"watermark": "1 second"},
+        "'id' is of type int64",
+    ),
+    "no watermark": (TIMED, {"time_column": "t"}, "no watermark on 't'"),
+    "no window": ("SELECT * FROM S WHERE A", {"time_column": "t", "watermark": "1 second"}, "grows for ever"),
+    "plan": (TIMED, {"time_column": "t", "watermark": "1 second", "plan": "keys"}, "is for batch DataFrames"),
+    "duration without unit": (TIMED, {"time_column": "t", "watermark": "10"}, "'10' is not a duration"),
+    "duration of unknown unit": (
+        TIMED,
+        {"time_column": "t", "watermark": "10 parsecs"},
+        "'10 parsecs' is not a duration",
+    ),
+    "negative duration": (TIMED, {"time_column": "t", "watermark": "-1 seconds"}, "is not a duration"),
+    "shape": (TIMED, {"time_column": "t", "watermark": "1 second", "shape": "positions"}, "no cheap row numbers"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_are_told_before_anything_starts(spark: Any, tmp_path: Path, name: str) -> None:
+    query, options, message = MISTAKES[name]
+    with pytest.raises(CeqlError, match=message):
+        ceql.spark.match(query, Folder(tmp_path / "in").stream(spark), **options)
+
+
+def test_an_unknown_ordering_is_refused(spark: Any, tmp_path: Path) -> None:
+    options: Any = {"time_column": "t", "watermark": "1 second", "ordering": "chance"}
+    with pytest.raises(ValueError, match="unknown ordering 'chance'"):
+        ceql.spark.match(TIMED, Folder(tmp_path / "in").stream(spark), **options)
+
+
+@pytest.mark.parametrize("option", [{"watermark": "1 second"}, {"ordering": "arrival"}, {"unbounded": True}])
+def test_options_of_streams_are_refused_for_batches(spark: Any, tmp_path: Path, option: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match=f"{next(iter(option))} is for streaming DataFrames"):
+        ceql.spark.match(TIMED, Folder(tmp_path / "in").batch(spark), time_column="t", **option)
+
+
+def test_streams_and_batches_cannot_be_mixed(spark: Any, tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "in")
+    frames = {"R": folder.stream(spark), "S": folder.batch(spark)}
+    with pytest.raises(DataError, match="some of the streams are streaming"):
+        ceql.spark.match("SELECT * FROM R, S WHERE A WITHIN 1 second", frames, time_column="t", watermark="1 second")
+
+
+def test_the_plan_of_a_stream_is_explained(spark: Any, tmp_path: Path) -> None:
+    stream = Folder(tmp_path / "in").stream(spark)
+    told = ceql.spark.explain(f"{TIMED.replace('WITHIN', 'PARTITION BY [k] WITHIN')}", stream, time_column="t")
+    assert f"keys k are hashed to {spark_stream.DEFAULT_SHARDS} shards" in told
+    assert "one shard has all events" in ceql.spark.explain(TIMED, stream, time_column="t")

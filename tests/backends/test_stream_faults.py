@@ -1,0 +1,177 @@
+"""A stream whose driver and workers are killed gives the matches of a batch, each once."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import ceql
+from ceql.backends import java
+
+pytest.importorskip("pyspark.sql")
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.xdist_group("stream faults"),
+    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc"),
+]
+
+DRIVER = Path(__file__).with_name("stream_driver.py")
+QUERY = "SELECT * FROM S WHERE A AS x ; B AS y PARTITION BY [k] WITHIN 4 seconds"
+SCHEMA = pa.schema([("type", pa.string()), ("id", pa.int64()), ("k", pa.int64()), ("t", pa.timestamp("us", "UTC"))])
+N_FILES = 7
+PATIENCE = 10_000
+"""How often a condition is looked at before it counts as never to come."""
+
+
+def events() -> list[dict[str, Any]]:
+    chance = random.Random(5)
+    start = datetime(2024, 1, 1, tzinfo=UTC)
+    return [
+        {"type": chance.choice("AB"), "id": number, "k": number % 5, "t": start + timedelta(seconds=number * 0.3)}
+        for number in range(N_FILES * 10)
+    ]
+
+
+def write_files(folder: Path) -> None:
+    """Write the events in some disorder, and at last a row that lets all of them pass the watermark."""
+    chance = random.Random(6)
+    rows = sorted(events(), key=lambda event: event["t"] + timedelta(seconds=4 * chance.random()))
+    end = {"type": "Z", "id": -1, "k": 0, "t": datetime(2024, 2, 1, tzinfo=UTC)}
+    parts = [*(rows[begin : begin + 10] for begin in range(0, len(rows), 10)), [end]]
+    for number, part in enumerate(parts):
+        path = folder / f"{number:02}.json"
+        path.write_text("".join(json.dumps({**event, "t": event["t"].isoformat()}) + "\n" for event in part))
+        os.utime(path, (1_700_000_000 + number,) * 2)
+
+
+class Driver:
+    """A process that runs the streaming query, with all processes that it starts."""
+
+    def __init__(self, path: Path) -> None:
+        self._checkpoint = path / "checkpoint"
+        self._log = (path / "log").open("ab")
+        arguments = [path / "in", path / "sink", self._checkpoint, path / "result"]
+        self._process = subprocess.Popen(
+            [sys.executable, str(DRIVER), *map(str, arguments)],
+            stdout=self._log,
+            stderr=self._log,
+            start_new_session=True,
+            # Such short runs take half as long if Java does not optimize.
+            env={**os.environ, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
+        )
+
+    def numbers(self, name: str) -> set[int]:
+        """Return the numbers of the micro-batches that were begun (offsets) or are done (commits)."""
+        folder = self._checkpoint / name
+        return {int(path.name) for path in folder.iterdir() if path.name.isdigit()} if folder.exists() else set()
+
+    def is_inside(self, number: int) -> bool:
+        """Whether a micro-batch of at least this number has begun and is not done."""
+        return bool({one for one in self.numbers("offsets") if one >= number} - self.numbers("commits"))
+
+    def is_done(self, number: int) -> bool:
+        """Whether the micro-batch of this number is done."""
+        return number in self.numbers("commits")
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        for _ in range(PATIENCE):
+            if condition():
+                return
+            assert self._process.poll() is None, f"the driver ended: {self._process.returncode}"
+            time.sleep(0.02)
+        raise AssertionError("what was waited for did not come")
+
+    def processes(self) -> dict[int, bytes]:
+        """Return the driver and all that it has started, with their command lines. Java has a session of its own."""
+        parents, commands = {}, {}
+        for path in Path("/proc").iterdir():
+            try:
+                parents[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+                commands[int(path.name)] = (path / "cmdline").read_bytes()
+            except (OSError, ValueError):
+                continue
+        found = [self._process.pid]
+        for process in found:
+            found += [child for child, parent in parents.items() if parent == process]
+        return {process: commands.get(process, b"") for process in found}
+
+    def workers(self) -> list[int]:
+        """Return the Python workers: children of a daemon, which comes before them."""
+        return [process for process, command in self.processes().items() if b"pyspark.daemon" in command][1:]
+
+    def kill_a_worker(self) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.workers()[-1], signal.SIGKILL)
+
+    def kill(self) -> None:
+        """End the driver, its Java and its workers at once."""
+        for process in self.processes():
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        self._process.wait()
+        self._log.close()
+
+    def finish(self) -> int:
+        code = self._process.wait()
+        self._log.close()
+        return code
+
+
+@pytest.fixture
+def drivers(tmp_path: Path) -> Any:
+    """Start drivers, one after the other; none is left behind."""
+    try:
+        java.find_java()
+    except java.JavaError as error:
+        pytest.skip(str(error))
+    started: list[Driver] = []
+
+    def start() -> Driver:
+        started.append(Driver(tmp_path))
+        return started[-1]
+
+    yield start
+    for driver in started:
+        if driver._process.poll() is None:
+            driver.kill()
+
+
+def test_a_stream_that_is_killed_again_and_again_gives_each_match_once(tmp_path: Path, drivers: Any) -> None:
+    (tmp_path / "in").mkdir()
+    write_files(tmp_path / "in")
+    chance = random.Random()
+    first, second, third = sorted(chance.sample(range(1, N_FILES - 1), 3))
+
+    driver = drivers()
+    driver.wait_until(lambda: driver.is_inside(first))
+    driver.kill()
+
+    driver = drivers()
+    driver.wait_until(lambda: driver.is_done(second))
+    driver.kill()
+
+    driver = drivers()
+    driver.wait_until(lambda: driver.is_inside(third) and driver.workers() != [])
+    driver.kill_a_worker()
+    log = (tmp_path / "log").read_text(errors="replace")
+    assert driver.finish() == 0, log[-3000:]
+
+    found = [tuple(pair) for pair in json.loads((tmp_path / "result").read_text())]
+    matches = ceql.match(QUERY, pa.Table.from_pylist(events(), SCHEMA), time_column="t").to_arrow().to_pylist()
+    expected = [(match["x"]["id"], match["y"]["id"]) for match in matches]
+    assert sorted(found) == sorted(expected), (first, second, third)
+    assert len(expected) > 30

@@ -1,0 +1,354 @@
+"""`ceql run` on Spark: what is read and written, what it says, and with which exit code it ends."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset
+import pyarrow.parquet
+import pytest
+from typer.testing import CliRunner
+
+import ceql
+from ceql.backends.java import JavaError
+from ceql.cli import app
+
+pytest.importorskip("pyspark.sql")
+from ceql.backends.spark_failures import explained
+from ceql.errors import JobError
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.filterwarnings("default"),
+    pytest.mark.usefixtures("spark"),
+]
+
+QUERY = "SELECT * FROM S WHERE A AS x ; B+ AS y WITHIN 5 [t]"
+EVENTS = pa.table(
+    {
+        "type": ["A", "B", "B", "A", "B"],
+        "t": [0, 1, 2, 3, 9],
+        "name": ["é", "b", None, "d", ""],
+        "k": ["p", "p", "q", "q", "p"],
+    }
+)
+SUMMARY = r"{}, [\d.]+ s on Spark\n"
+
+
+@dataclass
+class Ended:
+    """How a command ended; paths in what it said are those that it was given."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+class Folder:
+    """A folder with events in which commands run; Spark's own working folder stays that of its start."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __truediv__(self, name: str) -> Path:
+        return self.path / name
+
+    def run(self, *arguments: str) -> Ended:
+        """Run the query q.ceql."""
+        given = ["run", str(self.path / "q.ceql")]
+        for before, argument in zip(["", *arguments], arguments, strict=False):
+            stream, is_named, path = argument.rpartition("=")
+            given.append(f"{stream}{is_named}{self.path / path}" if before in ("-i", "-o") else argument)
+        result = CliRunner().invoke(app, given)
+        return Ended(result.exit_code, result.stdout, result.stderr.replace(f"{self.path}/", ""))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    (tmp_path / "q.ceql").write_text(QUERY)
+    pa.parquet.write_table(EVENTS, tmp_path / "events.parquet")
+    pa.csv.write_csv(EVENTS, tmp_path / "events.csv")
+    lines = "".join(f"{json.dumps(row)}\n" for row in EVENTS.to_pylist())
+    (tmp_path / "events.jsonl").write_text(lines)
+    return Folder(tmp_path)
+
+
+def rows(path: Path, format: str) -> list[dict[str, Any]]:
+    """Return what is in a folder that Spark wrote, in an order of ours."""
+    files = [one for one in path.iterdir() if one.name.startswith("part-")]
+    if format == "json":
+        found = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    else:
+        tables = [pa.csv.read_csv(one) if format == "csv" else pa.parquet.read_table(one) for one in files]
+        found = [row for table in tables for row in table.to_pylist()]
+    if format == "csv":
+        found = [{**row, "x": json.loads(row["x"]), "y": json.loads(row["y"])} for row in found]
+    return sorted(found, key=str)
+
+
+def expected() -> list[dict[str, Any]]:
+    return sorted(ceql.match(QUERY, EVENTS).to_arrow().to_pylist(), key=str)
+
+
+# --- files --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("output", ["parquet", "csv", "json"])
+@pytest.mark.parametrize("input", ["parquet", "csv", "jsonl"])
+def test_the_matches_are_those_of_the_engine(folder: Folder, input: str, output: str) -> None:
+    result = folder.run("-i", f"events.{input}", "-o", f"m.{output}")
+    assert result.exit_code == 0, result.stderr
+    assert re.fullmatch(SUMMARY.format("3 matches"), result.stderr)
+    assert result.stdout == ""
+    assert rows(folder / f"m.{output}", output) == expected()
+
+
+def test_folders_patterns_and_several_files(folder: Folder) -> None:
+    parts = folder / "parts"
+    parts.mkdir()
+    for number in range(5):
+        pa.csv.write_csv(EVENTS.slice(number, 1), parts / f"{number}.csv")
+    for number, inputs in enumerate((["parts"], ["parts/*.csv"], ["parts/[0-3].csv", "parts/4.csv"])):
+        arguments = [argument for path in inputs for argument in ("-i", path)]
+        result = folder.run(*arguments, "-o", f"m{number}")
+        assert result.exit_code == 0, result.stderr
+        assert rows(folder / f"m{number}", "parquet") == expected()
+
+
+def test_formats_by_name(folder: Folder, spark: Any) -> None:
+    spark.read.parquet("file:" + str(folder / "events.parquet")).write.orc(str(folder / "events"))
+    result = folder.run("-i", "events", "-o", "m", "--output-format", "json")
+    assert result.exit_code == 0, result.stderr
+    assert rows(folder / "m", "json") == expected()
+    result = folder.run("-i", "events", "--format", "orc", "-o", "m2")
+    assert result.exit_code == 0, result.stderr
+
+
+def test_options_for_reading(folder: Folder) -> None:
+    (folder / "bare.txt").write_text("A|0\nB|1\n")
+    (folder / "q.ceql").write_text("SELECT * FROM S WHERE A AS x ; B AS y WITHIN 5 [_c1]")
+    options = ["--format", "csv", "--option", "delimiter=|", "--option", "HEADER=false", "--type-column", "_c0"]
+    result = folder.run("-i", "bare.txt", "-o", "m.json", *options)
+    assert result.exit_code == 0, result.stderr
+    assert rows(folder / "m.json", "json")[0]["y"] == {"_c0": "B", "_c1": 1}
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_declared_types_decide_what_text_holds(folder: Folder, suffix: str) -> None:
+    declared = "CREATE STREAM S { EVENT A { t: int, code: string, at: timestamp } }"
+    (folder / "q.ceql").write_text(f"{declared} SELECT * FROM S WHERE A AS x WITHIN 1 [t]")
+    (folder / "e.csv").write_text("at,other,type,code,t\n2024-01-31 09:30:00,1.5,A,007,1\n")
+    (folder / "e.jsonl").write_text('{"type": "A", "code": "007", "t": 1, "at": "2024-01-31T09:30:00"}\n')
+    result = folder.run("-i", f"e.{suffix}", "-o", "m.json")
+    assert result.exit_code == 0, result.stderr
+    assert rows(folder / "m.json", "json")[0]["x"] == {"t": 1, "code": "007", "at": "2024-01-31T09:30:00.000Z"}
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_times_are_found_in_text_and_mean_utc(folder: Folder, spark: Any, suffix: str) -> None:
+    (folder / "e.csv").write_text("type,at\nA,2024-01-31 09:30:00\nB,2024-01-31 09:30:05\n")
+    lines = [f'{{"type": "{kind}", "at": "2024-01-31T09:30:0{second}"}}\n' for kind, second in (("A", 0), ("B", 5))]
+    (folder / "e.jsonl").write_text("".join(lines))
+    (folder / "q.ceql").write_text("SELECT * FROM S WHERE A AS x ; B AS y WITHIN 5 seconds")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        result = folder.run("-i", f"e.{suffix}", "-o", "m.json")
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert result.exit_code == 0, result.stderr
+    assert rows(folder / "m.json", "json")[0]["match_end"] == "2024-01-31T09:30:05.000Z"
+
+
+def test_several_streams(folder: Folder) -> None:
+    (folder / "q.ceql").write_text("SELECT * FROM S, T WHERE S>A AS x ; T>B AS y WITHIN 5 [t]")
+    result = folder.run("-i", "T=events.csv", "-i", "S=events.parquet", "-o", "m")
+    assert result.exit_code == 0, result.stderr
+    assert [(row["match_start"], row["match_end"]) for row in rows(folder / "m", "parquet")] == [(0, 1), (0, 2)]
+
+
+@pytest.mark.parametrize("plan", ["keys", "single"])
+def test_plans(folder: Folder, plan: str) -> None:
+    (folder / "q.ceql").write_text("SELECT * FROM S WHERE A AS x ; B AS y PARTITION BY [k] WITHIN 9 [t]")
+    result = folder.run("-i", "events.parquet", "-o", "m", "--plan", plan, "--verbose")
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.startswith(f"plan: {plan}, because it was asked for")
+    assert re.fullmatch(SUMMARY.format("2 matches"), result.stderr.splitlines(keepends=True)[-1])
+
+
+def test_a_plan_that_is_not_possible(folder: Folder) -> None:
+    result = folder.run("-i", "events.parquet", "-o", "m", "--plan", "keys")
+    assert result.exit_code == 3
+    assert "leave the choice to --plan auto" in result.stderr
+
+
+# --- what is shown ------------------------------------------------------------------
+
+
+def test_without_output_the_first_matches_are_shown(folder: Folder) -> None:
+    result = folder.run("-i", "events.parquet")
+    assert result.exit_code == 0, result.stderr
+    assert re.fullmatch(SUMMARY.format("3 matches"), result.stderr)
+    assert "match_start" in result.stdout
+    assert "type=A t=0 name=é k=p" in result.stdout
+    (folder / "q.ceql").write_text("SELECT * FROM S WHERE A AS x")
+    pa.parquet.write_table(pa.table({"type": ["A"] * 30, "t": range(30)}), folder / "many.parquet")
+    result = folder.run("-i", "many.parquet", "--order-by", "t")
+    assert re.fullmatch(r"the first 20 matches, .* s on Spark; --output writes all\n", result.stderr)
+    assert "t=19" in result.stdout
+    assert "t=20" not in result.stdout
+
+
+def test_matched_events(folder: Folder) -> None:
+    result = folder.run("-i", "events.parquet", "-o", "m", "--shape", "events")
+    assert result.exit_code == 0, result.stderr
+    assert re.fullmatch(SUMMARY.format("7 matched events"), result.stderr)
+    assert len(rows(folder / "m", "parquet")) == 7
+
+
+# --- an output that is there --------------------------------------------------------
+
+
+def test_modes(folder: Folder) -> None:
+    command = ["-i", "events.parquet", "-o", "m"]
+    assert folder.run(*command).exit_code == 0
+    result = folder.run(*command)
+    hint = "hint: --mode overwrite replaces it, --mode append adds to it"
+    assert (result.exit_code, result.stderr) == (3, f"m exists already\n{hint}\n")
+    assert folder.run(*command, "--mode", "append").exit_code == 0
+    assert len(rows(folder / "m", "parquet")) == 6
+    assert folder.run(*command, "--mode", "overwrite").exit_code == 0
+    assert len(rows(folder / "m", "parquet")) == 3
+
+
+def test_nothing_but_results_is_overwritten(folder: Folder) -> None:
+    other = folder / "other"
+    other.mkdir()
+    (other / "thesis.tex").write_text("years of work")
+    result = folder.run("-i", "events.parquet", "-o", "other", "--mode", "overwrite")
+    assert result.exit_code == 3
+    assert "such as thesis.tex" in result.stderr
+    result = folder.run("-i", "events.parquet", "-o", "events.parquet", "--mode", "overwrite")
+    assert (result.exit_code, result.stderr) == (3, "input and output are the same: events.parquet\n")
+    assert (other / "thesis.tex").read_text() == "years of work"
+    assert pa.parquet.read_table(folder / "events.parquet") == EVENTS
+
+
+# --- what goes wrong ----------------------------------------------------------------
+
+
+def test_a_wrong_query(folder: Folder) -> None:
+    (folder / "q.ceql").write_text(QUERY.replace("[t]", "[tt]"))
+    result = folder.run("-i", "events.parquet", "-o", "m")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("q.ceql: ")
+    assert "hint: did you mean 't'?" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-i", "nope.csv"], "cannot read nope.csv: there is no such file or folder\n"),
+        (["-i", "nope/*.csv"], "cannot read nope/[*].csv: there is no such file or folder\n"),
+        (["-i", "bad.parquet"], "cannot read bad.parquet: file:bad.parquet: .*\n"),
+        (["-i", "empty.csv"], "cannot read empty.csv: there is no line with the names of columns\n"),
+        (["-i", "bad.jsonl"], "cannot read bad.jsonl: .*\n"),
+        (["-i", "empty"], "cannot tell the format of empty by its suffix or its files\nhint: give --format\n"),
+        (["-i", "mixed"], "mixed has files of several formats: csv, json\nhint: give --format\n"),
+        (["-i", "q.ceql"], "cannot tell the format of q.ceql by its suffix or its files\nhint: give --format\n"),
+        (["-i", "a.arrow"], "Spark has no format for a.arrow\nhint: use Parquet, or --engine local\n"),
+        (["-i", "a.csv", "--format", "no-such"], "cannot read a.csv: Spark does not have that format\nhint: .*\n"),
+        (["-i", "events.csv", "--type-column", "kind"], "events.csv: .* 'kind'\nhint: .*--type-column ''.*\n"),
+        (["-i", "ragged.csv"], "file:(//)?ragged.csv: .*\nhint: .*mode=PERMISSIVE .*\n"),
+        (["-i", "headers"], "file:(//)?headers/2.csv: .*\n"),
+        (["-i", "null.parquet"], "null.parquet: 't' is NULL in some event.*\nhint: .*\nbatch 1 of a task, .*\n"),
+    ],
+)
+def test_wrong_data(folder: Folder, arguments: list[str], message: str) -> None:
+    (folder / "bad.parquet").write_text("no parquet")
+    (folder / "empty.csv").write_text("")
+    (folder / "bad.jsonl").write_text('{"type": "A", "t": 0}\n{"type": \n')
+    (folder / "ragged.csv").write_text("type,t\nA,1\nB,2,3\n")
+    for name in ("empty", "mixed", "headers"):
+        (folder / name).mkdir()
+    (folder / "mixed" / "1.csv").write_text("type,t\nA,1\n")
+    (folder / "mixed" / "1.json").write_text('{"type": "A", "t": 1}\n')
+    (folder / "headers" / "1.csv").write_text("type,t,u\n" + "A,1,1\n" * 9)
+    (folder / "headers" / "2.csv").write_text("type,u,t\nB,2,2\n")
+    pa.parquet.write_table(pa.table({"type": ["A", "B"], "t": pa.array([1, None])}), folder / "null.parquet")
+    (folder / "q.ceql").write_text("SELECT * FROM S WHERE A AS x ; B AS y")
+    result = folder.run(*arguments, "-o", "m", "--order-by", "t")
+    assert result.exit_code == 3, result.stderr
+    assert re.fullmatch(message, result.stderr), result.stderr
+    assert result.stdout == ""
+
+
+def test_a_failed_job(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ceql.backends.spark_worker.__version__", "0.0.0")
+    result = folder.run("-i", "events.parquet", "-o", "m")
+    assert result.exit_code == 4
+    assert re.fullmatch(
+        "Spark could not finish: Spark's workers have ceql .*, the driver has 0.0.0, .*\n", result.stderr
+    )
+    result = folder.run("-i", "events.parquet", "-o", "m", "--verbose")
+    assert "Traceback" in result.stderr
+
+
+def test_a_worker_that_dies(spark: Any) -> None:
+    def die(_: Any) -> Any:
+        import os
+
+        os._exit(1)
+
+    with pytest.raises(Exception, match="worker") as caught:
+        spark.range(1).mapInArrow(die, "id long").collect()
+    told = explained(caught.value)
+    assert isinstance(told, JobError)
+    assert str(told).startswith("Python worker exited unexpectedly (crashed).")
+    assert "\tat " not in str(told)
+
+
+def test_without_java(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise JavaError("Spark needs Java, and none was found", "install it")
+
+    monkeypatch.setattr("ceql.spark.session", fail)
+    ended = folder.run("-i", "events.parquet")
+    message = "Spark needs Java, and none was found\nhint: install it; or use --engine local\n"
+    assert (ended.exit_code, ended.stderr) == (5, message)
+
+
+def test_a_failed_job_leaves_nothing_in_the_way(folder: Folder) -> None:
+    pa.parquet.write_table(pa.table({"type": ["A", "B"], "t": pa.array([1, None])}), folder / "null.parquet")
+    (folder / "q.ceql").write_text("SELECT * FROM S WHERE A AS x ; B AS y")
+    assert folder.run("-i", "null.parquet", "-o", "m", "--order-by", "t").exit_code == 3
+    assert not (folder / "m").exists()
+
+
+def test_interruption_cancels_the_job(folder: Folder, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    cancelled: list[str] = []
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ceql.cli.on_spark.write_frame", interrupt)
+    monkeypatch.setattr(type(spark), "interruptTag", lambda _, tag: cancelled.append(tag))
+    result = folder.run("-i", "events.parquet", "-o", "m")
+    assert (result.exit_code, result.stderr) == (130, "cancelled\n")
+    assert len(cancelled) == 1
+    assert spark.getTags() == set()
+
+
+def test_nothing_but_the_summary_is_said(folder: Folder) -> None:
+    command = [sys.executable, "-m", "ceql", "run", "q.ceql", "-i", "events.parquet", "-o", "m", "--master", "local[1]"]
+    done = subprocess.run(command, cwd=folder.path, capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    assert re.fullmatch(SUMMARY.format("3 matches"), done.stderr)
