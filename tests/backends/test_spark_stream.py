@@ -183,7 +183,8 @@ def test_a_stream_that_is_stopped_and_started_again_gives_the_matches_of_a_batch
             assert sink.metrics["late_events"] == 0
 
 
-def test_several_streams_are_one_in_the_order_of_time(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("whose", ["one for all", "one each"])
+def test_several_streams_are_one_in_the_order_of_time(spark: Any, tmp_path: Path, whose: str) -> None:
     query = "SELECT * FROM R, S WHERE R>A AS x ; S>B AS y PARTITION BY [k] WITHIN 12 seconds"
     folders = {name: Folder(tmp_path / name) for name in "RS"}
     rows = events(60)
@@ -193,8 +194,11 @@ def test_several_streams_are_one_in_the_order_of_time(spark: Any, tmp_path: Path
         folder.put(own[15:])
         folder.put([at(1000, "Z")])
     streams = {name: folder.stream(spark) for name, folder in folders.items()}
+    watermark = "5 seconds" if whose == "one for all" else None
+    if watermark is None:
+        streams = {name: stream.withWatermark("t", "5 seconds") for name, stream in streams.items()}
     sink = Sink(tmp_path / "checkpoint")
-    sink.run(ceql.spark.match(query, streams, time_column="t", order_by=["id"], watermark="5 seconds"))
+    sink.run(ceql.spark.match(query, streams, time_column="t", order_by=["id"], watermark=watermark))
     batch = {name: folder.batch(spark) for name, folder in folders.items()}
     expected = shown(ceql.spark.match(query, batch, time_column="t", order_by=["id"]))
     assert sorted(sink.rows) == sorted(expected)
@@ -229,7 +233,8 @@ def test_irrelevant_rows_move_the_watermark_and_late_events_are_dropped_and_coun
         "late_events": 2,
     }
     assert sink.metrics["state_bytes"] > 0
-    assert [operator.numRowsTotal for operator in last.stateOperators] == [0]
+    # Of the two shards that there were, a header each.
+    assert [operator.numRowsTotal for operator in last.stateOperators] == [2]
 
 
 def test_matches_can_be_aggregated_by_the_time_of_their_end(spark: Any, tmp_path: Path) -> None:
@@ -294,6 +299,13 @@ def test_mistakes_are_told_before_anything_starts(spark: Any, tmp_path: Path, na
     query, options, message = MISTAKES[name]
     with pytest.raises(CeqlError, match=message):
         ceql.spark.match(query, Folder(tmp_path / "in").stream(spark), **options)
+
+
+def test_a_watermark_on_some_of_the_streams_is_not_enough(spark: Any, tmp_path: Path) -> None:
+    streams = {name: Folder(tmp_path / name).stream(spark) for name in "RS"}
+    streams["R"] = streams["R"].withWatermark("t", "5 seconds")
+    with pytest.raises(DataError, match="no watermark on 't'"):
+        ceql.spark.match("SELECT * FROM R, S WHERE R>A ; S>B WITHIN 12 seconds", streams, time_column="t")
 
 
 def test_an_unknown_ordering_is_refused(spark: Any, tmp_path: Path) -> None:

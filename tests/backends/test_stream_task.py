@@ -35,6 +35,8 @@ MICROS = pa.timestamp("us", "UTC")
 SCHEMA = pa.schema([*strategies.SCHEMA, ("at", MICROS), ("id", pa.int64())])
 MAX_MATCHES = 300
 FAR = 4_000_000_000_000
+MAX_HEADER_BYTES = 2000
+SNAPSHOT = b"CEQLSNAP"
 Events = list[dict[str, Any]]
 Rows = list[dict[str, Any]]
 
@@ -129,7 +131,11 @@ class Stream:
 
     @property
     def n_bytes(self) -> int:
-        return sum(len(session or b"") + sum(map(len, events)) for session, events in self.states.values())
+        """Bytes that are kept for what is open or waits; the headers stay."""
+        return sum(
+            len((session or b"").partition(SNAPSHOT)[2]) + sum(map(len, events))
+            for session, events in self.states.values()
+        )
 
 
 def micros(event: dict[str, Any]) -> int:
@@ -263,8 +269,6 @@ def test_by_arrival_nothing_waits_and_what_is_older_than_the_last_event_is_late(
         stream.batch(batch)
         assert multiset(stream.found) == Counter(found), "a match comes with the batch of its last event"
         assert stream.n_late == n_late
-        if stream.states.get(0, (None,))[0] is None:
-            held = []
         if does_advance:
             stream.advance()
     stream.finish()
@@ -323,7 +327,8 @@ def test_a_step_without_events_does_nothing() -> None:
     shard = Shard(task_of(QUERY), None, [])
     assert list(shard.step([], 0)) == []
     assert list(shard.step(blobs_of([]), START // 1000)) == []
-    assert (shard.session_blob, shard.event_blobs, shard.timer, shard.n_events) == (None, [], None, 0)
+    assert (shard.event_blobs, shard.timer, shard.n_events) == ([], None, 0)
+    assert shard.n_bytes < MAX_HEADER_BYTES
 
 
 def test_time_and_window_may_be_measured_by_different_columns() -> None:
@@ -392,9 +397,9 @@ def test_rows_are_packed_by_shard_without_loss_and_in_their_order(n_batches: int
     by_shard: dict[int, list[bytes]] = {}
     for part in packed(iter(batches)):
         for row in part.to_pylist():
-            by_shard.setdefault(row["shard"], []).append(row["rows"])
-    assert sorted(by_shard) == ([-1, 0, 1, 2] if n_batches else [])
-    for shard, blobs in by_shard.items():
+            by_shard.setdefault(row["shard"], []).extend([row["rows"]] * (row["rows"] != b""))
+    assert sorted(by_shard) == ([-1, 0, 1, 2] if n_batches else [0]), "the first is there even without rows"
+    for shard, blobs in by_shard.items() if n_batches else ():
         own = [at for at, one in enumerate(shards) if one == shard] * n_batches
         assert repr(from_bytes(blobs).to_pylist()) == repr(rows.take(own).to_pylist())  # type: ignore[union-attr]
 
@@ -402,7 +407,8 @@ def test_rows_are_packed_by_shard_without_loss_and_in_their_order(n_batches: int
 def test_many_rows_are_packed_in_pieces() -> None:
     n_rows = MAX_PACKED_ROWS // 2 + 1
     batch = pa.record_batch({"v": range(n_rows), SHARD: pa.array([0] * n_rows, pa.int32())})
-    pieces = [part["rows"].to_pylist() for part in packed(iter([batch] * 5))]
+    first, *pieces = (part["rows"].to_pylist() for part in packed(iter([batch] * 5)))
+    assert first == [b""]
     assert [from_bytes(blobs).num_rows for blobs in pieces] == [2 * n_rows, 2 * n_rows, n_rows]  # type: ignore[union-attr]
 
 
@@ -475,6 +481,16 @@ def test_a_state_of_another_query_is_refused_with_what_changed(name: str) -> Non
     assert "new checkpoint" in str(error.value)
     others = [other for other in task.identity() if other != name and f"{other} was" in str(error.value)]
     assert others == []
+
+
+def test_another_query_is_noticed_where_nothing_is_open_any_more() -> None:
+    task = task_of(QUERY, n_shards=1)
+    stream = Stream(task, 5000)
+    stream.batch([at(0), at(1, "B")])
+    stream.finish()
+    assert stream.n_bytes == 0
+    with pytest.raises(SnapshotError, match="shape was 'matches' and is 'events'"):
+        list(Shard(replace(task, shape="events"), *stream.states[0]).step([], FAR))
 
 
 def test_a_state_of_another_release_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -555,7 +571,7 @@ def test_rows_of_sessions_in_different_zones_can_wait_together() -> None:
         at = pa.array([1_700_000_000_000_000], instants)
         nested = pa.array([[{"at": 1_700_000_000_000_000}]], pa.list_(pa.struct([("at", instants)])))
         batch = pa.record_batch([at, pa.array([0], pa.int32()), nested], names=["__ceql_time", "__ceql_shard", "n"])
-        blobs += [bytes(blob.as_py()) for one in packed(iter([batch])) for blob in one["rows"]]
+        blobs += [blob for one in packed(iter([batch])) for blob in one["rows"].to_pylist() if blob]
     whole = from_bytes(blobs)
     assert whole is not None
     assert len(set(map(str, whole.to_pylist()))) == 1

@@ -206,17 +206,18 @@ class _TextWriter:
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         if not self._is_csv:
-            self._stream.write("".join(f"{_json(row)}\n" for row in batch.to_pylist()).encode())
+            self._stream.write("".join(f"{json_line(row)}\n" for row in batch.to_pylist()).encode())
             return
         columns = [_json_text(one) if pa.types.is_nested(one.type) else one for one in batch.columns]
         self._file.write_batch(pa.record_batch(columns, names=batch.schema.names))
 
 
 def _json_text(column: pa.Array) -> pa.Array:
-    return pa.array([_json(value) for value in column.to_pylist()], pa.string())
+    return pa.array([json_line(value) for value in column.to_pylist()], pa.string())
 
 
-def _json(value: Any) -> str:
+def json_line(value: Any) -> str:
+    """Return a value as JSON on one line."""
     return json.dumps(value, default=str, ensure_ascii=False)
 
 

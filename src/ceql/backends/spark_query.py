@@ -31,6 +31,8 @@ Frames = DataFrame | Mapping[str, DataFrame]
 OWN = "__ceql_"
 STREAM = "__ceql_stream"
 """The column with the name of each row's stream, where there are several."""
+WATERMARK = "spark.watermarkDelayMs"
+"""What Spark notes of a column that has a watermark."""
 
 
 @dataclass(frozen=True)
@@ -164,15 +166,23 @@ def _merged(frames: Mapping[str, DataFrame]) -> DataFrame:
         raise DataError(f"the columns of the streams do not fit together: {error}") from error
     _check_names(whole.names)
     merged: DataFrame | None = None
+    watermarked = {name for name in whole.names if all(_has_watermark(frame, name) for frame in frames.values())}
     for name, frame in frames.items():
-        columns = [_column_of(frame, field) for field in whole]
+        columns = [_column_of(frame, field, is_watermarked=field.name in watermarked) for field in whole]
         part = frame.select(*columns, F.lit(name).alias(STREAM))
         merged = part if merged is None else merged.union(part)
     assert merged is not None
     return merged
 
 
-def _column_of(frame: DataFrame, field: pa.Field) -> Column:
+def _has_watermark(frame: DataFrame, name: str) -> bool:
+    return name in frame.columns and WATERMARK in frame.schema[name].metadata
+
+
+def _column_of(frame: DataFrame, field: pa.Field, *, is_watermarked: bool) -> Column:
+    if is_watermarked:
+        # A cast would lose the watermark. Where only some streams have one, that is as well: it is not one of them all.
+        return F.col(quoted(field.name))
     column = F.col(quoted(field.name)) if field.name in frame.columns else F.lit(None)
     return column.cast(from_arrow_type(field.type, prefer_timestamp_ntz=True)).alias(field.name)
 

@@ -18,7 +18,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from ceql.backends.durations import is_duration
 from ceql.backends.spark_predicates import quoted
-from ceql.backends.spark_query import STREAM, Prepared
+from ceql.backends.spark_query import STREAM, WATERMARK, Prepared
 from ceql.backends.spark_shards import local_micros
 from ceql.backends.spark_worker import map_batches
 from ceql.backends.stream_rows import EVENTS, LATE, METRICS, PACKED_ROWS, PACKED_SHARD, SHARD, STATE_BYTES, TIME
@@ -105,7 +105,7 @@ def _time_attribute(prepared: Prepared) -> str:
 
 def _with_watermark(prepared: Prepared, time: str, watermark: str | None) -> DataFrame:
     frame, column = prepared.frame, F.col(quoted(time))
-    delay = frame.schema[time].metadata.get("spark.watermarkDelayMs")
+    delay = frame.schema[time].metadata.get(WATERMARK)
     if pa.types.is_timestamp(prepared.types[time]) and prepared.types[time].tz is None:
         column = F.timestamp_micros(local_micros(column))
         delay = None

@@ -26,8 +26,10 @@ def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield one row for the rows of each shard: its number and the rows as Arrow data.
 
     So rows go to their shard in bulk and with their exact types: as pandas sees them, integers beside NULL are doubles.
+    The first shard is always among them, if only with no rows: it has a state in every stream that has begun.
     """
     waiting: list[pa.RecordBatch] = []
+    yield pa.record_batch([pa.array([0], pa.int32()), pa.array([b""], pa.binary())], names=[PACKED_SHARD, PACKED_ROWS])
     for batch in batches:
         if len(batch):
             waiting.append(batch)
@@ -79,7 +81,7 @@ def to_bytes(table: pa.Table) -> bytes:
 
 
 def from_bytes(blobs: Iterable[bytes]) -> pa.Table | None:
-    """Return the rows of all blobs, None if there are no blobs. ValueError if one is damaged."""
+    """Return the rows of all blobs, None if there are none. ValueError if a blob is damaged."""
     tables = [_table(memoryview(blob)) for blob in blobs]
     return pa.concat_tables(tables) if tables else None
 

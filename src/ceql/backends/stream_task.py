@@ -121,21 +121,23 @@ class Shard:
         The watermark is in milliseconds, 0 if there is none yet. What is to be kept is known after the last match.
         """
         session = self._session()
-        arrived = self._on_time(from_bytes(blobs), watermark)
+        arrived = self._on_time(from_bytes([blob for blob in blobs if blob]), watermark)
         ready, held = self._released(arrived, watermark)
         if ready is not None and len(ready):
             self._last = pc.max(micros_of(ready)).as_py()
             yield from session.feed(self._in_order(ready)).batches()
         window = self._task.window_micros
         is_held = session.expire(watermark * 1000) if window is not None and watermark else session.holds
-        # A header is kept as long as events wait, so that another query is noticed.
-        self.session_blob = self._wrapped(session.snapshot()) if is_held or self.event_blobs else None
-        self.timer = self._next(held, watermark) if self.session_blob is not None else None
+        # The header always stays, so that another query is noticed.
+        self.session_blob = self._wrapped(session.snapshot() if is_held else b"")
+        self.timer = self._next(held, watermark) if is_held or self.event_blobs else None
 
     def _session(self) -> Session:
         if self.session_blob is None:
             return Session(self._task.query, **self._task.options())
         self._last, snapshot = self._unwrapped(self.session_blob)
+        if not snapshot:
+            return Session(self._task.query, **self._task.options())
         return Session.restore(self._task.query, snapshot, **self._task.options())
 
     def _on_time(self, arrived: pa.Table | None, watermark: int) -> pa.Table | None:
@@ -261,9 +263,7 @@ class ShardProcessor(StatefulProcessor):
         yield self._metrics(shard, watermark)
 
     def _write(self, shard: Shard, session_blob: bytes | None, event_blobs: list[bytes]) -> None:
-        if shard.session_blob is None:
-            self._session_state.clear()
-        elif shard.session_blob != session_blob:
+        if shard.session_blob != session_blob:
             self._session_state.update((shard.session_blob,))
         n_before = len(event_blobs)
         if shard.event_blobs[:n_before] == event_blobs:
