@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import ceql
 from ceql.cli import app
 
-QUERY = "SELECT * FROM S WHERE A AS x ; B+ AS y WITHIN 5 [t]"
+QUERY = "SELECT * FROM S WHERE A AS x ; B+ AS y WITHIN 5 [t] LIMIT 100"
 EVENTS = pa.table({"type": ["A", "B", "B", "A"], "t": [0, 1, 2, 3], "name": ["é", "b", None, "d"]})
 WRITERS = {
     "parquet": pa.parquet.write_table,
@@ -134,6 +134,49 @@ def test_only_the_first_of_many_matches_are_shown(folder: Path) -> None:
     assert "type=A [red]=19" in result.stdout
     assert "[red]=20" not in result.stdout
     assert re.fullmatch(r"the first 20 matches, [\d.]+ s; --output writes all\n", result.stderr)
+
+
+def test_matches_come_as_json_to_standard_output_all_of_them(folder: Path) -> None:
+    (folder / "q.ceql").write_text("SELECT * FROM S WHERE A AS x")
+    pa.parquet.write_table(pa.table({"type": ["A"] * 30, "n": range(30)}), folder / "many.parquet")
+    arguments = ["run", "--engine", "local", str(folder / "q.ceql"), "-i", str(folder / "many.parquet"), "--json"]
+    result = CliRunner().invoke(app, arguments)
+    assert [json.loads(line)["x"]["n"] for line in result.stdout.splitlines()] == list(range(30))
+    assert result.stderr.startswith("30 events, 30 matches, ")
+
+
+def test_with_output_the_summary_is_json(folder: Path) -> None:
+    files = ["-i", str(folder / "events.csv"), "-o", str(folder / "m.jsonl")]
+    result = CliRunner().invoke(app, ["run", "--engine", "local", str(folder / "q.ceql"), *files, "--json"])
+    told = json.loads(result.stdout)
+    assert told.pop("seconds") > 0
+    output = str(folder / "m.jsonl")
+    assert told == {"engine": "local", "shape": "matches", "rows": 3, "events": 4, "output": output}
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("query", "is_warned_of"),
+    [
+        ("SELECT * FROM S WHERE B+ AS y WITHIN 5 [t]", True),
+        ("SELECT * FROM S WHERE A ; (A OR B+) AS y", True),
+        ("SELECT * FROM S WHERE B+ AS y LIMIT 3", False),
+        ("SELECT MAX * FROM S WHERE B+ AS y", False),
+        ("SELECT * FROM S WHERE A ; B", False),
+    ],
+)
+def test_a_query_whose_matches_may_explode_is_warned_of_before_it_runs(
+    folder: Path, query: str, is_warned_of: bool
+) -> None:
+    (folder / "q.ceql").write_text(query)
+    code, said = run("run", "--engine", "local", folder / "q.ceql", "-i", folder / "events.csv")
+    assert code == 0, said
+    warning = (
+        "warning: + under ALL finds every subset of the repeated events, exponentially many; "
+        "add LIMIT n, or select MAX, NEXT or LAST\n"
+    )
+    assert said.startswith(warning) == is_warned_of
+    assert said.count("warning") == is_warned_of
 
 
 def test_folders_and_patterns_are_one_stream(folder: Path) -> None:

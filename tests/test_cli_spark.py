@@ -32,7 +32,7 @@ pytestmark = [
     pytest.mark.usefixtures("spark"),
 ]
 
-QUERY = "SELECT * FROM S WHERE A AS x ; B+ AS y WITHIN 5 [t]"
+QUERY = "SELECT * FROM S WHERE A AS x ; B+ AS y WITHIN 5 [t] LIMIT 100"
 EVENTS = pa.table(
     {
         "type": ["A", "B", "B", "A", "B"],
@@ -205,6 +205,12 @@ def test_without_output_the_first_matches_are_shown(folder: Folder) -> None:
     assert re.fullmatch(r"the first 20 matches, .* s on Spark; --output writes all\n", result.stderr)
     assert "t=19" in result.stdout
     assert "t=20" not in result.stdout
+
+
+def test_matches_come_as_json_to_standard_output(folder: Folder) -> None:
+    result = folder.run("-i", "events.parquet", "--json")
+    assert sorted(map(json.loads, result.stdout.splitlines()), key=str) == expected()
+    assert re.fullmatch(SUMMARY.format("3 matches"), result.stderr)
 
 
 def test_matched_events(folder: Folder) -> None:

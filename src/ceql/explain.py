@@ -290,14 +290,22 @@ def cost_contract(query: plan.Plan) -> Iterator[str]:
             f"not constant: {query.strategy.value} compares the best match of every start in the window, "
             "at each event that completes one"
         )
-    if has_iteration(query.formula) and query.strategy is Strategy.ALL:
-        bound = (
-            f"LIMIT {query.limit} caps them" if query.limit is not None else "add LIMIT n, or select MAX, NEXT or LAST"
-        )
-        yield f"not constant: + under ALL finds every subset of the repeated events, exponentially many; {bound}"
+    if (explosion := exponential_output(query)) is not None:
+        bound = f"LIMIT {query.limit} caps them" if query.limit is not None else FEWER_MATCHES
+        yield f"not constant: {explosion}; {bound}"
     if not all_events_may_be_dropped(query):
         yield "every event is read: ':', STRICT and WITHIN n EVENTS see also those that no predicate mentions"
     yield _parallelism(query)
+
+
+FEWER_MATCHES = "add LIMIT n, or select MAX, NEXT or LAST"
+
+
+def exponential_output(query: plan.Plan) -> str | None:
+    """Return why a query may have exponentially many matches, None if it has not, LIMIT aside."""
+    if query.strategy is not Strategy.ALL or not has_iteration(query.formula):
+        return None
+    return "+ under ALL finds every subset of the repeated events, exponentially many"
 
 
 def _state_cost(query: plan.Plan) -> str:

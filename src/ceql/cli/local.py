@@ -14,12 +14,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import ceql
 from ceql.backends.files import CSV_OPTIONS, FORMATS, EventFile, FileError, check_suffix, read_all_events, write_rows
-from ceql.cli.preview import N_SHOWN, counted, show_rows, shown
+from ceql.cli.preview import N_SHOWN, print_rows, show_rows
 from ceql.cli.request import Request
+from ceql.cli.summary import Summary
 
 
-def run_locally(request: Request) -> str:
-    """Run a query, write or show its matches, and return what came of it in one line."""
+def run_locally(request: Request) -> Summary:
+    """Run a query, and write or show its matches."""
     _check_request(request)
     began = time.perf_counter()
     if request.output is not None:
@@ -39,15 +40,28 @@ def run_locally(request: Request) -> str:
             shape=request.shape,
             sort=request.sort,
         )
-        found = _first(matches) if request.output is None else _write(matches, Path(request.output))
+        found = _found(request, matches)
     if not isinstance(found, int):
         show_rows(matches.schema.names, found)
-    seconds = time.perf_counter() - began
-    if not isinstance(found, int) and len(found) > N_SHOWN:
-        return f"{shown(len(found), request.shape)}, {seconds:.2f} s; --output writes all"
-    n_read = sum(file.n_read for file in files.values())
-    rows = counted(found, "matches") if isinstance(found, int) else shown(len(found), request.shape)
-    return f"{n_read:,} events, {rows}, {seconds:.2f} s, {n_read / seconds:,.0f} events/s"
+    n_rows = found if isinstance(found, int) else len(found)
+    return Summary(
+        engine="local",
+        shape=request.shape,
+        rows=n_rows,
+        seconds=time.perf_counter() - began,
+        events=sum(file.n_read for file in files.values()),
+        output=request.written_to,
+        is_cut=not isinstance(found, int) and n_rows > N_SHOWN,
+    )
+
+
+def _found(request: Request, matches: ceql.Matches) -> int | list[dict[str, Any]]:
+    """Return how many matches were written, or those to be shown."""
+    if request.output is not None:
+        return _write(matches, Path(request.output))
+    if request.as_json:
+        return sum(print_rows(batch.to_pylist()) for batch in matches.batches())
+    return _first(matches)
 
 
 def _check_request(request: Request) -> None:
@@ -80,16 +94,16 @@ def _check_output(request: Request, output: Path) -> None:
 
 
 def _write(matches: ceql.Matches, output: Path) -> int:
-    """Write matches to a file; return how many there were."""
-    n_matches = 0
+    """Write matches to a file; return how many rows that took."""
+    n_rows = 0
     try:
         with write_rows(output, matches.schema) as writer:
-            for n_in_batch, make in matches.start():
-                writer.write_batch(make())
-                n_matches += n_in_batch
+            for batch in matches.batches():
+                writer.write_batch(batch)
+                n_rows += len(batch)
     except OSError as error:
         raise FileError(f"cannot write {output}: {error.strerror or error}") from error
-    return n_matches
+    return n_rows
 
 
 def _first(matches: ceql.Matches) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 import uuid
@@ -21,8 +22,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 import ceql.spark
 from ceql.backends.spark_failures import SPARK_ERRORS, explained
 from ceql.backends.spark_files import check_output, output_format, read_frame, without_leftovers, write_frame
-from ceql.cli.preview import N_SHOWN, counted, show_rows, shown
+from ceql.cli.preview import N_SHOWN, show_rows
 from ceql.cli.request import Request
+from ceql.cli.summary import Summary
 
 POLL_SECONDS = 0.2
 SECONDS_TO_CANCEL = 5
@@ -30,8 +32,8 @@ SECONDS_TO_CANCEL = 5
 Result = TypeVar("Result")
 
 
-def run_on_spark(request: Request) -> str:
-    """Run a query, write or show its matches, and return what came of it in one line."""
+def run_on_spark(request: Request) -> Summary:
+    """Run a query, and write or show its matches."""
     began = time.perf_counter()
     if request.output is not None:
         # Refuses what Spark has no format for, before it starts.
@@ -49,13 +51,17 @@ def run_on_spark(request: Request) -> str:
             names, found = _interruptible(started, lambda spark: _run(request, spark))
         except SPARK_ERRORS as error:
             raise explained(error) from error
-    if isinstance(found, int):
-        rows = counted(found, request.shape)
-    else:
+    if not isinstance(found, int):
         show_rows(names, found)
-        rows = shown(len(found), request.shape)
-    more = "; --output writes all" if not isinstance(found, int) and len(found) > N_SHOWN else ""
-    return f"{rows}, {time.perf_counter() - began:.2f} s on Spark{more}"
+    n_rows = found if isinstance(found, int) else len(found)
+    return Summary(
+        engine="spark",
+        shape=request.shape,
+        rows=n_rows,
+        seconds=time.perf_counter() - began,
+        output=request.written_to,
+        is_cut=not isinstance(found, int) and n_rows > N_SHOWN,
+    )
 
 
 def _run(request: Request, spark: SparkSession) -> tuple[Sequence[str], int | list[dict[str, Any]]]:
@@ -74,6 +80,8 @@ def _run(request: Request, spark: SparkSession) -> tuple[Sequence[str], int | li
     if request.is_verbose:
         typer.echo(ceql.spark.explain(request.text, events, **options), err=True)
     rows = ceql.spark.match(request.text, events, shape=request.shape, **options)
+    if request.output is None and request.as_json:
+        return rows.columns, _print_all(rows)
     if request.output is None:
         # One more than is shown tells whether there are more.
         return rows.columns, rows.limit(N_SHOWN + 1).toArrow().to_pylist()
@@ -82,6 +90,16 @@ def _run(request: Request, spark: SparkSession) -> tuple[Sequence[str], int | li
     with without_leftovers(request.output) if is_here else nullcontext():
         write_frame(observed, request.output, format=request.output_format, mode=request.mode)
     return rows.columns, int(observation.get["rows"])
+
+
+def _print_all(rows: DataFrame) -> int:
+    """Print all rows as JSON; this process holds those of one task at a time."""
+    lines = rows.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"}))
+    n_rows = 0
+    for (line,) in lines.toLocalIterator():
+        sys.stdout.write(f"{line}\n")
+        n_rows += 1
+    return n_rows
 
 
 def _events(request: Request, spark: SparkSession, stream: str) -> DataFrame:

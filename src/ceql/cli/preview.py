@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ceql.backends.files import json_line
 from ceql.engine.matches import Shape
 
 N_SHOWN = 20
@@ -32,6 +33,12 @@ def show_rows(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
     for row in rows[:N_SHOWN]:
         table.add_row(*(Text(cell(row[name])) for name in names))
     console.print(table)
+
+
+def print_rows(rows: Sequence[dict[str, Any]]) -> int:
+    """Print rows as lines of JSON on standard output; return how many."""
+    sys.stdout.writelines(f"{json_line(row)}\n" for row in rows)
+    return len(rows)
 
 
 def cell(value: Any) -> str:

@@ -10,6 +10,8 @@ import pyarrow as pa
 import typer
 
 from ceql.engine.matches import Shape
+from ceql.explain import FEWER_MATCHES, exponential_output
+from ceql.query import compile
 from ceql.schema import Schema
 from ceql.syntax.declare import declared_schema
 from ceql.syntax.mistakes import Mistake
@@ -39,6 +41,12 @@ class Request:
     conf: Mapping[str, str]
     plan: PlanName
     is_verbose: bool
+    as_json: bool
+
+    @property
+    def written_to(self) -> str | None:
+        """Where all matches go, None if only the first ones are shown."""
+        return "standard output" if self.output is None and self.as_json else self.output
 
     def declared_columns(self, stream: str) -> dict[str, pa.DataType]:
         """Return the columns of a stream that CREATE STREAM declares."""
@@ -63,6 +71,14 @@ class Request:
         named = {name for name in (self.time_column, *self.order_by) if name is not None}
         declared = self.declared_columns(stream)
         return bool(declared) and named <= set(declared)
+
+
+def note_many_matches(text: str) -> None:
+    """Warn of a query whose matches may be exponentially many."""
+    query = compile(text).plan
+    reason = exponential_output(query)
+    if reason is not None and query.limit is None:
+        typer.echo(f"warning: {reason}; {FEWER_MATCHES}", err=True)
 
 
 def paths_by_stream(text: str, inputs: Sequence[str]) -> dict[str, list[str]]:

@@ -24,7 +24,8 @@ from ceql.cli.arguments import (
 )
 from ceql.cli.exits import CANCELLED, WRONG_DATA, fail, in_words_of_options, spark_troubles_told
 from ceql.cli.local import run_locally
-from ceql.cli.request import Request, pairs, paths_by_stream
+from ceql.cli.request import Request, note_many_matches, pairs, paths_by_stream
+from ceql.cli.summary import Summary
 from ceql.errors import CeqlError, QueryError
 
 
@@ -107,6 +108,10 @@ def run(  # noqa: PLR0917
     ] = Plan.auto,
     conf: SparkSettings = [],  # noqa: B006
     verbose: Verbose = False,  # noqa: FBT002
+    json: Annotated[  # noqa: FBT002
+        bool,
+        typer.Option("--json", help="Print all matches as lines of JSON; with --output, the summary as JSON."),
+    ] = False,
 ) -> None:
     """Find the matches of a query in files of events, on Spark.
 
@@ -117,6 +122,7 @@ def run(  # noqa: PLR0917
       ceql run fraud.ceql -i 'trades/*.csv' --option delimiter=';' -o fraud.json --time-column at
       ceql run both.ceql -i Buys=buys.parquet -i Sells=sells.parquet -o both --mode overwrite
       ceql run fraud.ceql -i trades.csv -o fraud.jsonl --engine local
+      ceql run fraud.ceql -i trades.parquet --json | head
     """  # noqa: D301 - the backspace keeps lines as they are
     if output == "-":
         raise typer.BadParameter("name a file or folder; without it the first matches are shown", param_hint="--output")
@@ -144,7 +150,9 @@ def run(  # noqa: PLR0917
             conf=pairs(conf, "--conf"),
             plan=plan.value,
             is_verbose=verbose,
+            as_json=json,
         )
+        note_many_matches(text)
         summary = run_locally(request) if engine is Engine.local else _on_spark(request)
     except QueryError as error:
         fail(f"{file}: {error}")
@@ -154,10 +162,13 @@ def run(  # noqa: PLR0917
         fail(f"{', '.join(input)}: {in_words_of_options(error)}", WRONG_DATA)
     except KeyboardInterrupt:
         fail("cancelled", CANCELLED)
-    typer.echo(summary, err=True)
+    if json and output is not None:
+        typer.echo(summary.as_json())
+    else:
+        typer.echo(summary.text(), err=True)
 
 
-def _on_spark(request: Request) -> str:
+def _on_spark(request: Request) -> Summary:
     with spark_troubles_told("Spark could not finish", "use --engine local", in_full=request.is_verbose):
         from ceql.cli.on_spark import run_on_spark
 

@@ -25,7 +25,7 @@ from ceql.cli.arguments import (
     read_query,
 )
 from ceql.cli.exits import CANCELLED, WRONG_DATA, fail, in_words_of_options, spark_troubles_told
-from ceql.cli.request import Request, pairs, paths_by_stream
+from ceql.cli.request import Request, note_many_matches, pairs, paths_by_stream
 from ceql.errors import CeqlError, QueryError, SnapshotError
 
 AVAILABLE_NOW = "available-now"
@@ -159,6 +159,7 @@ def stream(  # noqa: PLR0917
             conf=pairs(conf, "--conf"),
             plan="auto",
             is_verbose=verbose,
+            as_json=False,
             checkpoint=checkpoint,
             schema=schema,
             watermark=watermark,
@@ -167,6 +168,7 @@ def stream(  # noqa: PLR0917
             max_files=max_files_per_trigger,
             trigger=trigger,
         )
+        note_many_matches(text)
         code = _on_spark(request)
     except QueryError as error:
         fail(f"{file}: {error}")
