@@ -1,4 +1,4 @@
-"""A stream whose driver and workers are killed gives the matches of a batch, each once."""
+"""A stream gives the matches of a batch, each once, though its processes are killed or its disk is full."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ def events() -> list[dict[str, Any]]:
 
 def write_files(folder: Path) -> None:
     """Write the events in some disorder, and at last a row that lets all of them pass the watermark."""
+    folder.mkdir()
     chance = random.Random(6)
     rows = sorted(events(), key=lambda event: event["t"] + timedelta(seconds=4 * chance.random()))
     end = {"type": "Z", "id": -1, "k": 0, "t": datetime(2024, 2, 1, tzinfo=UTC)}
@@ -61,10 +62,10 @@ def write_files(folder: Path) -> None:
 class Driver:
     """A process that runs the streaming query, with all processes that it starts."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, master: str) -> None:
         self._checkpoint = path / "checkpoint"
         self._log = (path / "log").open("ab")
-        arguments = [path / "in", path / "sink", self._checkpoint, path / "result"]
+        arguments = [path / "in", path / "sink", self._checkpoint, path / "result", master]
         self._process = subprocess.Popen(
             [sys.executable, str(DRIVER), *map(str, arguments)],
             stdout=self._log,
@@ -113,9 +114,16 @@ class Driver:
         """Return the Python workers: children of a daemon, which comes before them."""
         return [process for process, command in self.processes().items() if b"pyspark.daemon" in command][1:]
 
+    def executors(self) -> list[int]:
+        """Return the executors of a cluster."""
+        return [process for process, command in self.processes().items() if b".CoarseGrainedExecutorBackend" in command]
+
     def kill_a_worker(self) -> None:
         with suppress(ProcessLookupError):
             os.kill(self.workers()[-1], signal.SIGKILL)
+
+    def kill_an_executor(self) -> None:
+        os.kill(self.executors()[-1], signal.SIGKILL)
 
     def kill(self) -> None:
         """End the driver, its Java and its workers at once."""
@@ -140,8 +148,8 @@ def drivers(tmp_path: Path) -> Any:
         pytest.skip(str(error))
     started: list[Driver] = []
 
-    def start() -> Driver:
-        started.append(Driver(tmp_path))
+    def start(master: str = "local[2,4]") -> Driver:
+        started.append(Driver(tmp_path, master))
         return started[-1]
 
     yield start
@@ -150,8 +158,19 @@ def drivers(tmp_path: Path) -> Any:
             driver.kill()
 
 
+def log_of(path: Path) -> str:
+    return (path / "log").read_text(errors="replace")
+
+
+def assert_each_match_once(path: Path) -> None:
+    found = [tuple(pair) for pair in json.loads((path / "result").read_text())]
+    matches = ceql.match(QUERY, pa.Table.from_pylist(events(), SCHEMA), time_column="t").to_arrow().to_pylist()
+    expected = [(match["x"]["id"], match["y"]["id"]) for match in matches]
+    assert sorted(found) == sorted(expected)
+    assert len(expected) > 30
+
+
 def test_a_stream_that_is_killed_again_and_again_gives_each_match_once(tmp_path: Path, drivers: Any) -> None:
-    (tmp_path / "in").mkdir()
     write_files(tmp_path / "in")
     chance = random.Random()
     first, second, third = sorted(chance.sample(range(1, N_FILES - 1), 3))
@@ -167,11 +186,43 @@ def test_a_stream_that_is_killed_again_and_again_gives_each_match_once(tmp_path:
     driver = drivers()
     driver.wait_until(lambda: driver.is_inside(third) and driver.workers() != [])
     driver.kill_a_worker()
-    log = (tmp_path / "log").read_text(errors="replace")
-    assert driver.finish() == 0, log[-3000:]
+    assert driver.finish() == 0, log_of(tmp_path)[-3000:]
+    assert_each_match_once(tmp_path)
 
-    found = [tuple(pair) for pair in json.loads((tmp_path / "result").read_text())]
-    matches = ceql.match(QUERY, pa.Table.from_pylist(events(), SCHEMA), time_column="t").to_arrow().to_pylist()
-    expected = [(match["x"]["id"], match["y"]["id"]) for match in matches]
-    assert sorted(found) == sorted(expected), (first, second, third)
-    assert len(expected) > 30
+
+def test_a_stream_on_a_cluster_outlives_an_executor(tmp_path: Path, drivers: Any) -> None:
+    write_files(tmp_path / "in")
+    driver = drivers("local-cluster[2,1,1024]")
+    driver.wait_until(lambda: driver.is_inside(2) and len(driver.executors()) == 2)
+    driver.kill_an_executor()
+    assert driver.finish() == 0, log_of(tmp_path)[-3000:]
+    assert_each_match_once(tmp_path)
+
+
+def test_a_stream_whose_disk_is_full_fails_and_goes_on_when_there_is_room(tmp_path: Path, drivers: Any) -> None:
+    write_files(tmp_path / "in")
+    checkpoint = tmp_path / "checkpoint"
+    checkpoint.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96k", "none", checkpoint], check=False).returncode:
+        pytest.skip("a small disk cannot be made here")
+    try:
+        assert drivers().finish() != 0
+        assert "No space left on device" in log_of(tmp_path)
+        subprocess.run(["mount", "-o", "remount,size=64m", checkpoint], check=True)
+        assert drivers().finish() == 0, log_of(tmp_path)[-3000:]
+    finally:
+        subprocess.run(["umount", "-l", checkpoint], check=True)
+    assert_each_match_once(tmp_path)
+
+
+def test_a_stream_whose_state_is_damaged_fails(tmp_path: Path, drivers: Any) -> None:
+    write_files(tmp_path / "in")
+    driver = drivers()
+    driver.wait_until(lambda: driver.is_done(3))
+    driver.kill()
+    for path in (tmp_path / "checkpoint" / "state" / "0").rglob("*"):
+        if path.suffix in (".zip", ".changelog", ".sst"):
+            content = path.read_bytes()
+            path.write_bytes(content[: len(content) // 2])
+    assert drivers().finish() != 0
+    assert not (tmp_path / "result").exists()
