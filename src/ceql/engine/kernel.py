@@ -10,6 +10,8 @@ arrays. What differs:
   part replaces what it was merged from.
 - Accepting states are enumerated from their lists, without merging them first.
 - Transitions carry labels, so one event may extend a state's runs in several ways.
+- Where NEXT, LAST or MAX compare matches of different starts, all that an event completes are
+  written, and those that another beats are taken out again.
 - `union` keeps the order "first of the left, first of the right, the rest", so that the
   order of matches does not depend on which expired nodes have been collected.
 
@@ -44,15 +46,23 @@ UNKNOWN = -2
 NOWHERE = -1
 """A transition that does not exist."""
 
-DONE, MISS, GROW, FULL, CHOOSE = 0, 1, 2, 3, 4
-"""Why `advance` returned: events used up, unknown transition, arena full, output full, or (where a
-strategy has to choose among the matches of different starts) an event that completes matches."""
+DONE, MISS, GROW, FULL = 0, 1, 2, 3
+"""Why `advance` returned: events used up, unknown transition, arena full, or output full."""
+
+KEEP_ALL, KEEP_NEXT, KEEP_LAST, KEEP_MAX = 0, 1, 2, 3
+"""Which of the matches that one event completes are kept. Only sets of positions are compared: equal
+sets under other labels or from another start are all kept.
+
+NEXT keeps the set that holds the smallest position by which it differs from any other, LAST the one
+that holds the largest, MAX those that no other strictly contains."""
 
 LIST_CAPACITY = 16
 """Longest list of one state; a longer one is merged. Its length changes speed only."""
 
 # Fields of the control vector.
 AT, PHASE, MISS_STATE, MISS_SYMBOL, N_NODES, KEY, N_POOL, N_OUT, N_VALUES, DEPTH, N_EMITTED, N_MATCHES = range(12)
+FIRST_OUT, FIRST_VALUE = 12, 13
+"""How much output there was before the current event's."""
 N_CONTROL = 16
 
 UPDATE, ENUMERATE = 0, 1
@@ -74,7 +84,7 @@ def advance(
     size,
     limit,
     consumes,
-    has_choice,
+    keeps,
     # the events: symbol, row counted from the first, slot of the partition key; the measure of every row
     symbols,
     rows,
@@ -419,10 +429,8 @@ def advance(
                 continue
             control[DEPTH] = depth
             control[N_MATCHES] = 0
+            control[FIRST_OUT], control[FIRST_VALUE] = control[N_OUT], control[N_VALUES]
             phase = ENUMERATE
-            if has_choice:
-                control[AT], control[N_NODES], control[KEY], control[PHASE] = at, n_nodes, key, ENUMERATE
-                return CHOOSE
 
         # --- enumerate the matches that this event completes
         # Labels are not written where all are the same.
@@ -431,7 +439,7 @@ def advance(
         n_values = control[N_VALUES]
         n_matches = control[N_MATCHES]
         deepest, longest = stack_node.shape[0] - 1, path_row.shape[0]
-        while depth > 0 and n_matches < limit:
+        while depth > 0 and (n_matches < limit or keeps != KEEP_ALL):
             depth -= 1
             node = stack_node[U(depth)]
             length = np.int64(stack_depth[U(depth)])
@@ -484,6 +492,58 @@ def advance(
             n_out += 1
             out_offset[U(n_out)] = n_values
             n_matches += 1
+        # --- choose among them
+        if keeps != KEEP_ALL and n_matches > 0:
+            first_out, n_candidates = control[FIRST_OUT], n_matches
+            best = first_out
+            for one in range(first_out + 1, n_out if keeps != KEEP_MAX else 0):
+                a, a_end = out_offset[U(best)], out_offset[U(best + 1)]
+                b, b_end = out_offset[U(one)], out_offset[U(one + 1)]
+                if keeps == KEEP_NEXT:
+                    while a < a_end and b < b_end and out_row[U(a)] == out_row[U(b)]:
+                        a += 1
+                        b += 1
+                    if b < b_end and (a == a_end or out_row[U(b)] < out_row[U(a)]):
+                        best = one
+                else:
+                    while a < a_end and b < b_end and out_row[U(a_end - 1)] == out_row[U(b_end - 1)]:
+                        a_end -= 1
+                        b_end -= 1
+                    if b < b_end and (a == a_end or out_row[U(b_end - 1)] > out_row[U(a_end - 1)]):
+                        best = one
+            # Rows of the last event mark what goes until all are compared.
+            for one in range(first_out, n_out):
+                is_kept = True
+                for other in range(first_out if keeps == KEEP_MAX else best, n_out if keeps == KEEP_MAX else best + 1):
+                    a, a_end = out_offset[U(one)], out_offset[U(one + 1)]
+                    b, b_end = out_offset[U(other)], out_offset[U(other + 1)]
+                    is_longer = b_end - b > a_end - a
+                    if keeps == KEEP_MAX and not is_longer:
+                        continue
+                    while a < a_end and b < b_end and out_row[U(b)] <= out_row[U(a)]:
+                        a += out_row[U(b)] == out_row[U(a)]
+                        b += 1
+                    is_inside = a == a_end
+                    is_kept = not is_inside if keeps == KEEP_MAX else is_inside and not is_longer
+                    if not is_kept:
+                        break
+                if not is_kept:
+                    out_end[U(one)] = -1
+            n_matches, n_values, n_out = 0, control[FIRST_VALUE], first_out
+            for one in range(first_out, first_out + n_candidates):
+                if out_end[U(one)] < 0 or n_matches >= limit:
+                    continue
+                first_value, last_value = out_offset[U(one)], out_offset[U(one + 1)]
+                for i in range(first_value, last_value):
+                    out_row[U(n_values)] = out_row[U(i)]
+                    if has_labels:
+                        out_label[U(n_values)] = out_label[U(i)]
+                    n_values += 1
+                out_start[U(n_out)] = out_start[U(one)]
+                out_end[U(n_out)] = row
+                n_out += 1
+                out_offset[U(n_out)] = n_values
+                n_matches += 1
         control[N_OUT], control[N_VALUES], control[N_MATCHES] = n_out, n_values, n_matches
         control[DEPTH] = 0
         if n_matches > 0:

@@ -1,4 +1,4 @@
-"""Serves the kernel: fills in transitions, collects, grows, chooses, and hands out raw matches.
+"""Serves the kernel: fills in transitions, collects, grows, and hands out raw matches.
 
 What comes out are chunks of bounded size, so that however many matches there are, never more
 than one chunk of them is in memory.
@@ -15,7 +15,6 @@ import numpy as np
 from ceql.automaton.cea import CEA, TRUE
 from ceql.automaton.lazy import DEFAULT_CAPACITY
 from ceql.engine import kernel
-from ceql.engine.choice import chosen
 from ceql.engine.chunk import Chunk
 from ceql.engine.collector import collect
 from ceql.engine.memo import Memo
@@ -30,6 +29,8 @@ DEFAULT_CHUNK = 1 << 15
 """Matches in one chunk."""
 VALUES_PER_MATCH = 8
 """Positions that a chunk has room for, as a multiple of its matches."""
+KEEPS = {Strategy.NEXT: kernel.KEEP_NEXT, Strategy.LAST: kernel.KEEP_LAST, Strategy.MAX: kernel.KEEP_MAX}
+"""What the kernel has to compare; the other strategies are done by the automaton alone."""
 
 
 @dataclass
@@ -44,10 +45,6 @@ class Events:
     first_row: int
     times: IntArray
     keys: IntArray
-
-    def upto(self, end: int) -> Events:
-        """Return the first events."""
-        return Events(self.symbols[:end], self.rows[:end], self.first_row, self.times, self.keys[:end])
 
     def one(self, at: int) -> Events:
         """Return a single event."""
@@ -82,8 +79,7 @@ class Recognizer:
         self.consumes = {Consumption.NONE: 0, Consumption.PARTITION: 1, Consumption.ANY: 2}[consumption]
         if self.consumes and not is_partitioned:
             self.consumes = 1
-        self.strategy = strategy
-        self.chooses = strategy in (Strategy.NEXT, Strategy.LAST, Strategy.MAX)
+        self._keeps = KEEPS.get(strategy, kernel.KEEP_ALL)
         self.counts_events_by_key = counts_events_by_key
         self.max_state_bytes = max_state_bytes
         self.collects_always = collects_always
@@ -113,7 +109,7 @@ class Recognizer:
         state = self.state
         state.control[kernel.AT] = 0
         while True:
-            reason = self._advance(events, limit, has_choice=self.chooses)
+            reason = self._advance(events, limit)
             if reason == kernel.DONE:
                 break
             if reason == kernel.MISS:
@@ -121,13 +117,11 @@ class Recognizer:
                 self.memo.fill(int(state.control[kernel.MISS_STATE]), miss, masks[miss])
             elif reason == kernel.GROW:
                 self._make_room(events)
-            elif reason == kernel.FULL:
-                yield from self._flush_full()
             else:
-                yield from self._choose(events, limit)
+                yield from self._flush_full()
         yield from self._flush()
 
-    def _advance(self, events: Events, limit: int, *, has_choice: bool) -> int:
+    def _advance(self, events: Events, limit: int) -> int:
         memo, state, output = self.memo, self.state, self._output
         state.make_room_for_states(memo.state_capacity, memo.n_words)
         scratch = self._scratch = self._scratch.for_states(memo.state_capacity)
@@ -137,7 +131,7 @@ class Recognizer:
                 self.size,
                 limit,
                 self.consumes,
-                has_choice,
+                self._keeps,
                 events.symbols,
                 events.rows,
                 events.first_row,
@@ -183,27 +177,30 @@ class Recognizer:
             )
         )
 
-    def _choose(self, events: Events, limit: int) -> Iterator[Chunk]:
-        """Enumerate all that the current event completes, and yield what the strategy keeps of it."""
-        yield from self._flush()
-        event = events.upto(int(self.state.control[kernel.AT]) + 1)
-        found = []
-        while self._advance(event, NO_LIMIT, has_choice=False) != kernel.DONE:
-            found += self._flush_full()
-        found += self._flush()
-        kept = chosen(self.strategy, found)
-        if len(kept) > limit:
-            kept = kept.take(np.arange(limit))
-        yield kept
-
     def _flush_full(self) -> list[Chunk]:
         """Empty the output because the next match did not fit."""
+        if self._keeps != kernel.KEEP_ALL:
+            return self._flush_finished_events()
         chunks = self._flush()
         if not chunks:
             # Not even one match fitted: it is longer than the buffers.
             self._scratch = self._scratch.deeper()
             self._output = _Output(self._chunk, 2 * len(self._output.row), has_labels=self._has_labels)
         return chunks
+
+    def _flush_finished_events(self) -> list[Chunk]:
+        """Empty the output but for the matches of the current event, among which is yet to be chosen."""
+        control, output = self.state.control, self._output
+        first, end = int(control[kernel.FIRST_OUT]), int(control[kernel.N_OUT])
+        first_value, end_value = int(control[kernel.FIRST_VALUE]), int(control[kernel.N_VALUES])
+        growth = 1
+        if first == 0:
+            self._scratch, growth = self._scratch.deeper(), 2
+        self._output = _Output(growth * len(output.start), growth * len(output.row), has_labels=self._has_labels)
+        self._output.begin_with(output, slice(first, end), slice(first_value, end_value))
+        control[kernel.N_OUT], control[kernel.N_VALUES] = end - first, end_value - first_value
+        control[kernel.FIRST_OUT] = control[kernel.FIRST_VALUE] = 0
+        return [output.chunk(first, first_value)] if first else []
 
     def _flush(self) -> list[Chunk]:
         control = self.state.control
@@ -212,10 +209,7 @@ class Recognizer:
         if n_out == 0:
             return []
         output = self._output
-        labels = output.label[:n_values] if self._has_labels else np.broadcast_to(np.int32(0), n_values)
-        found = Chunk(
-            output.start[:n_out], output.end[:n_out], output.offset[: n_out + 1], output.row[:n_values], labels
-        )
+        found = output.chunk(n_out, n_values)
         if 2 * n_out < self._chunk and 2 * n_values < len(output.row):
             return [found.copy()]
         # PERF: a full buffer is given away rather than copied, 7 to 14 ns per match; the allocator reuses those that
@@ -303,6 +297,22 @@ class _Output:
         self.offset[0] = 0
         self.row = np.empty(n_values, np.int64)
         self.label = np.empty(n_values if has_labels else 0, np.int32)
+
+    def chunk(self, n_matches: int, n_values: int) -> Chunk:
+        """Return the first matches, in the same memory."""
+        labels = self.label[:n_values] if len(self.label) else np.broadcast_to(np.int32(0), n_values)
+        return Chunk(
+            self.start[:n_matches], self.end[:n_matches], self.offset[: n_matches + 1], self.row[:n_values], labels
+        )
+
+    def begin_with(self, other: _Output, matches: slice, values: slice) -> None:
+        """Take over some matches of another output as the first ones."""
+        n_matches, n_values = matches.stop - matches.start, values.stop - values.start
+        self.start[:n_matches] = other.start[matches]
+        self.end[:n_matches] = other.end[matches]
+        self.offset[: n_matches + 1] = other.offset[matches.start : matches.stop + 1] - values.start
+        self.row[:n_values] = other.row[values]
+        self.label[: n_values if len(self.label) else 0] = other.label[values if len(other.label) else slice(0)]
 
 
 class _Scratch:
