@@ -9,6 +9,7 @@ from ceql.automaton.build import build
 from ceql.automaton.cea import CEA
 from ceql.automaton.passes import keep_gap_free, select, simplify
 from ceql.explain import explain_plan, render_automaton, render_tree
+from ceql.pictures.automaton_svg import automaton_svg, is_drawn
 from ceql.schema import Schema
 from ceql.syntax import ast
 from ceql.syntax.bind import bind
@@ -22,12 +23,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Stage = Literal["ast", "plan", "automaton"]
-Format = Literal["text", "dot", "mermaid"]
+Format = Literal["text", "dot", "mermaid", "svg"]
 
 
 @dataclass(frozen=True)
 class Query:
-    """A compiled query: immutable, picklable, bound to one schema."""
+    """A compiled query, made by `ceql.compile`: immutable, picklable, bound to one schema.
+
+    `text`, `schema`, `time_column` and `order_by` are what it was made of.
+    """
 
     text: str
     tree: ast.Query = field(repr=False)
@@ -43,10 +47,14 @@ class Query:
         return self.plan.result_schema
 
     def explain(self, stage: Stage = "plan", *, format: Format = "text") -> str:
-        """Return a stage of the compilation as text, or as a graph in DOT or Mermaid.
+        """Return a stage of the compilation as text, as a graph in DOT or Mermaid, or the automaton as SVG.
 
         The text of the plan ends with what the query costs per event, and why.
         """
+        if format == "svg" and stage == "ast":
+            raise ValueError("only the automaton is drawn as SVG: choose stage 'automaton'")
+        if format == "svg" and stage in ("plan", "automaton"):
+            return automaton_svg(self.automaton)
         if stage == "ast":
             return render_tree(self.tree.formula, format)
         if stage == "plan":
@@ -56,6 +64,9 @@ class Query:
         if stage == "automaton":
             return render_automaton(self.automaton, format)
         raise ValueError(f"unknown stage {stage!r}: choose 'ast', 'plan' or 'automaton'")
+
+    def _repr_svg_(self) -> str | None:
+        return automaton_svg(self.automaton) if is_drawn(self.automaton) else None
 
     def __reduce__(self) -> tuple[object, ...]:
         # Compiling again is cheap, and independent of how deep the trees are.

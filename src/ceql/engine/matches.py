@@ -15,6 +15,8 @@ from ceql.automaton.cea import Label
 from ceql.engine.chunk import Chunk
 from ceql.engine.history import History
 from ceql.errors import CeqlError, DataError
+from ceql.pictures.shown_matches import read_matches
+from ceql.pictures.timeline_html import timeline_of
 from ceql.syntax import plan
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
@@ -23,7 +25,7 @@ Shape = Literal["matches", "events", "positions"]
 SHAPES = ("matches", "events", "positions")
 
 PREVIEW = 10
-"""Matches that a notebook shows."""
+"""Matches in the table that a notebook shows."""
 
 POSITIONS = pa.schema(
     [
@@ -38,7 +40,8 @@ POSITIONS = pa.schema(
 class Match:
     """One match: `match["x"]` is what variable x binds, an event as a dict or a list of them.
 
-    `start` and `end` are the window attribute (or time, or row number) at the first and last event.
+    `start` and `end` are the window attribute (or time, or row number) at the first and last event; `partition` has
+    the attributes of PARTITION BY, `variables` all that is selected.
     """
 
     start: Any
@@ -52,6 +55,9 @@ class Match:
 
 class Matches:
     """The matches of a query, computed while they are read.
+
+    Iterating gives a `Match` for each (shape "matches" only); `schema` is that of the Arrow batches, which any
+    library that reads Arrow streams can take directly.
 
     Nothing is kept: reading again computes again where the events allow it, and is an error
     where they are gone (a session's batch, a reader).
@@ -103,18 +109,28 @@ class Matches:
                 )
 
     def _repr_html_(self) -> str:
-        rows: list[dict[str, Any]] = []
-        for batch in self.batches():
-            rows += batch.slice(0, PREVIEW + 1 - len(rows)).to_pylist()
-            if len(rows) > PREVIEW:
-                break
+        """Return the first matches on a timeline, and as a table; no more are computed than that takes."""
+        first: list[dict[str, Any]] = []
+
+        # Both are made of one reading: a session's matches cannot be read again.
+        def batches() -> Iterator[pa.RecordBatch]:
+            for batch in self.batches():
+                first.extend(batch.slice(0, PREVIEW + 1 - len(first)).to_pylist())
+                yield batch
+
+        shown = read_matches(self.schema, batches())
+        table = self._table(first)
+        return timeline_of(shown)._repr_html_() + table if shown.matches else table
+
+    def _table(self, rows: list[dict[str, Any]]) -> str:
         head = "".join(f"<th>{html.escape(name)}</th>" for name in self.schema.names)
         body = "".join(
             "<tr>" + "".join(f"<td>{html.escape(str(value))}</td>" for value in row.values()) + "</tr>"
             for row in rows[:PREVIEW]
         )
-        more = f"<p>the first {PREVIEW} matches</p>" if len(rows) > PREVIEW else f"<p>{len(rows)} matches</p>"
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+        count = f"the first {PREVIEW} matches" if len(rows) > PREVIEW else f"{len(rows)} matches"
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return f"<details><summary>{count} as a table</summary>{table}</details>"
 
     def __repr__(self) -> str:
         return f"Matches({', '.join(f'{field.name}: {field.type}' for field in self.schema)})"

@@ -51,6 +51,8 @@ class Session:
         id_columns: for shape "events", the columns that tell events apart, which `match_id` is then made of
             instead of the row number: in a part of a stream that number says nothing. The first orders the stream.
         max_state_bytes: how much may be held between batches.
+        memo_capacity: how many computed transitions of the automaton are kept; any number gives the same matches.
+        chunk_size: how many matches, at most, make a batch of the result.
     """
 
     def __init__(
@@ -93,7 +95,11 @@ class Session:
 
     @property
     def stats(self) -> Stats:
-        """Counters, and the size of what is held between batches."""
+        """Counters, and the size of what is held between batches.
+
+        `events`, `matches` and `dropped` (events without partition key or time) count from the start; `live_nodes` and
+        `state_bytes` say how much is held for open matches, `memo_size` how many determinized states are known.
+        """
         if self._bound is None:
             return Stats(0, 0, 0, 0, 0, 0)
         state = self._bound.recognizer.state
