@@ -1,35 +1,23 @@
-"""`ceql run` on Spark: its session, its progress, its cancellation and its errors."""
+"""`ceql run` on Spark: from files to files, or to the terminal."""
 
 from __future__ import annotations
 
-import logging
 import sys
-import threading
 import time
-import uuid
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from contextlib import AbstractContextManager, nullcontext, suppress
-from types import TracebackType
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
 
 import typer
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own documentation writes it
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import ceql.spark
-from ceql.backends.spark_failures import SPARK_ERRORS, explained
 from ceql.backends.spark_files import check_output, output_format, read_frame, without_leftovers, write_frame
 from ceql.cli.preview import N_SHOWN, show_rows
 from ceql.cli.request import Request
+from ceql.cli.spark_jobs import is_on_this_machine, run_job
 from ceql.cli.summary import Summary
-
-POLL_SECONDS = 0.2
-SECONDS_TO_CANCEL = 5
-
-Result = TypeVar("Result")
 
 
 def run_on_spark(request: Request) -> Summary:
@@ -38,19 +26,9 @@ def run_on_spark(request: Request) -> Summary:
     if request.output is not None:
         # Refuses what Spark has no format for, before it starts.
         output_format(request.output, request.output_format)
-    # Only the thread that made a session finds it.
-    is_new = SparkSession.getActiveSession() is None
-    with _SparkProgress() as progress:
-
-        def started() -> SparkSession:
-            spark = session_for(request, is_new=is_new)
-            progress.follow(spark)
-            return spark
-
-        try:
-            names, found = _interruptible(started, lambda spark: _run(request, spark))
-        except SPARK_ERRORS as error:
-            raise explained(error) from error
+    names, found = run_job(
+        lambda spark: _run(request, spark), master=request.master, conf=request.conf, is_verbose=request.is_verbose
+    )
     if not isinstance(found, int):
         show_rows(names, found)
     n_rows = found if isinstance(found, int) else len(found)
@@ -111,107 +89,3 @@ def _events(request: Request, spark: SparkSession, stream: str) -> DataFrame:
         declared=request.column_types(stream),
         is_complete=request.declares_all(stream),
     )
-
-
-def session_for(request: Request, *, is_new: bool) -> SparkSession:
-    """Return the active session as it is, or a new one that says nothing of its own unless that is asked for."""
-    conf: dict[str, Any] = dict(request.conf)
-    spark = ceql.spark.session(request.master, quiet=not request.is_verbose, **conf)
-    if is_new and not request.is_verbose:
-        # The driver's bridge to Java reports interrupted and broken calls, which are told as errors of ours.
-        logging.getLogger("py4j").setLevel(logging.CRITICAL)
-        if (context := _context(spark)) is not None:
-            # Failed tasks are logged with their stack traces; what they mean is told once, by us.
-            context.setLogLevel("OFF")
-    return spark
-
-
-def _context(spark: SparkSession) -> Any:
-    """Return the Spark context, None through Spark Connect, which has none."""
-    with suppress(Exception):
-        return spark.sparkContext
-    return None
-
-
-def is_on_this_machine(spark: SparkSession, path: str) -> bool:
-    """Return whether what a session reads or writes at a path is there for this process, too."""
-    context = _context(spark)
-    is_local = context is not None and str(context.master).startswith("local")
-    return is_local and ("://" not in path or path.startswith("file:"))
-
-
-def _interruptible(start: Callable[[], SparkSession], call: Callable[[SparkSession], Result]) -> Result:
-    """Return the result of a call that runs jobs in a session; if the user interrupts it, they are cancelled.
-
-    Session and call have a thread of their own, because an interrupt breaks the connection to Java of the thread
-    that it reaches, and the cancellation needs one.
-    """
-    tag = f"ceql-{uuid.uuid4()}"
-    session: Future[SparkSession] = Future()
-    ended: Future[Result] = Future()
-
-    def run() -> None:
-        try:
-            spark = start()
-            spark.addTag(tag)
-            session.set_result(spark)
-            ended.set_result(call(spark))
-        except BaseException as error:
-            ended.set_exception(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        return ended.result()
-    except KeyboardInterrupt:
-        if session.done():
-            with suppress(Exception):
-                session.result().interruptTag(tag)
-            # There may be an unfinished output to remove.
-            thread.join(SECONDS_TO_CANCEL)
-        raise
-
-
-class _SparkProgress(AbstractContextManager["_SparkProgress"]):
-    """A bar of finished tasks on a terminal, and nothing anywhere else or through Spark Connect."""
-
-    def __init__(self) -> None:
-        console = Console(stderr=True)
-        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._task = self._progress.add_task("starting Spark", total=None)
-        self._is_over = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def __enter__(self) -> _SparkProgress:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._is_over.set()
-        if self._thread is not None:
-            self._thread.join()
-        self._progress.stop()
-
-    def follow(self, spark: SparkSession) -> None:
-        """Show the tasks of a session from now on."""
-        self._progress.update(self._task, description="running")
-        context = _context(spark)
-        if context is not None and not self._progress.disable:
-            self._thread = threading.Thread(target=self._poll, args=(context.statusTracker(),), daemon=True)
-            self._thread.start()
-
-    def _poll(self, tracker: Any) -> None:
-        stages: dict[int, tuple[int, int]] = {}
-        while not self._is_over.wait(POLL_SECONDS):
-            with suppress(Exception):
-                for number in {*stages, *tracker.getActiveStageIds()}:
-                    if (stage := tracker.getStageInfo(number)) is not None:
-                        stages[number] = (stage.numCompletedTasks, stage.numTasks)
-            n_done = sum(done for done, _ in stages.values())
-            n_tasks = sum(tasks for _, tasks in stages.values())
-            if n_tasks:
-                text = f"stage {max(stages) + 1}, {n_done:,} of {n_tasks:,} tasks"
-                self._progress.update(self._task, description=text, completed=n_done, total=n_tasks)

@@ -34,8 +34,8 @@ from ceql.backends.spark_files import (
     stream_writer,
 )
 from ceql.cli.exits import CANCELLED, TERMINATED
-from ceql.cli.on_spark import is_on_this_machine, session_for
 from ceql.cli.preview import counted
+from ceql.cli.spark_jobs import is_on_this_machine, session_for
 from ceql.cli.stream import AVAILABLE_NOW, StreamRequest
 from ceql.engine.matches import Shape
 
@@ -59,7 +59,8 @@ def run_stream(request: StreamRequest) -> int:
     with _status_line() as show:
         show("starting Spark")
         try:
-            writer = _prepared(request, session_for(request, is_new=is_new))
+            spark = session_for(request.master, request.conf, is_new=is_new, is_verbose=request.is_verbose)
+            writer = _prepared(request, spark)
             with _stop_signals() as stop:
                 query = writer.start()
                 show("waiting for events")
