@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -236,3 +237,21 @@ def test_wrong_use_has_exit_code_2(arguments: list[str]) -> None:
     result = run(*arguments, stdin=GOOD.encode())
     assert result.exit_code == 2
     assert "Usage" in result.stderr
+
+
+def test_check_tells_a_program_what_is_wrong_and_where(tmp_path: Path) -> None:
+    path = tmp_path / "q.ceql"
+    path.write_text("SELECT * FROM S\nWHERE A AS x FILTER y[p > 1]")
+    result = CliRunner().invoke(app, ["check", str(path), "--json"])
+    told = json.loads(result.stdout)
+    assert (result.exit_code, told["ok"], told["line"], told["column"]) == (1, False, 2, 21)
+    assert "'y'" in told["message"]
+    assert result.stderr == ""
+
+
+def test_check_tells_a_program_what_the_result_has(tmp_path: Path) -> None:
+    path = tmp_path / "q.ceql"
+    path.write_text("CREATE STREAM S { EVENT A { p: int } }\nSELECT x FROM S WHERE A AS x ; A")
+    result = CliRunner().invoke(app, ["check", str(path), "--json"])
+    told = json.loads(result.stdout)
+    assert (result.exit_code, told["ok"], list(told["columns"])) == (0, True, ["match_start", "match_end", "x"])

@@ -10,14 +10,18 @@ import pyarrow as pa
 import typer
 
 import ceql
-from ceql.backends.files import FileError, read_events, write_rows
+from ceql.backends.files import FileError, json_line, read_events
 from ceql.cli.arguments import OrderBy, QueryFile, TimeColumn, columns_in, read_query
-from ceql.cli.exits import EXIT_CODES, EXIT_CODES_OF_STREAMS, WRONG_DATA, fail
+from ceql.cli.bench import bench
+from ceql.cli.datasets import datasets
+from ceql.cli.demo import demo
+from ceql.cli.exits import EXIT_CODES, EXIT_CODES_OF_STREAMS, WRONG_DATA, WRONG_QUERY, fail
+from ceql.cli.generate import generate
 from ceql.cli.run import run
+from ceql.cli.show import show
 from ceql.cli.stream import stream
-from ceql.datasets import stocks
 from ceql.engine.batch import missing_column
-from ceql.errors import CeqlError, DataError
+from ceql.errors import CeqlError, DataError, QueryError
 from ceql.schema import Kind, kind_of
 
 __all__ = ["app"]
@@ -31,6 +35,11 @@ app = typer.Typer(
 )
 app.command(epilog=EXIT_CODES)(run)
 app.command(epilog=EXIT_CODES_OF_STREAMS)(stream)
+app.command()(show)
+app.command(epilog=EXIT_CODES)(demo)
+app.add_typer(bench)
+app.add_typer(datasets)
+app.command(epilog=EXIT_CODES)(generate)
 
 SchemaFile = Annotated[
     Path | None,
@@ -55,6 +64,7 @@ class Format(StrEnum):
     text = "text"
     dot = "dot"
     mermaid = "mermaid"
+    svg = "svg"
 
 
 def _print_version(is_asked: bool) -> None:  # noqa: FBT001
@@ -79,6 +89,10 @@ def check(
     type_column: CheckedTypeColumn = None,
     time_column: TimeColumn = None,
     order_by: OrderBy = "",
+    json: Annotated[  # noqa: FBT002
+        bool,
+        typer.Option("--json", help="Print the verdict as JSON: the mistake with its place, or the result's columns."),
+    ] = False,
 ) -> None:
     """Say whether a query is right: exit code 0 if it is, 1 with the mistake on stderr if not.
 
@@ -86,10 +100,28 @@ def check(
     Examples:
       ceql check fraud.ceql
       ceql check fraud.ceql --schema trades.parquet
+      ceql check fraud.ceql --json
     """  # noqa: D301 - the backspace keeps lines as they are
+    if json:
+        _check_as_json(file, schema, type_column, time_column, order_by)
+        return
     query = _compiled(file, schema, type_column, time_column, order_by)
     typer.echo(f"{file}: ok")
     _note_unknown_types(query)
+
+
+def _check_as_json(
+    file: Path, schema: Path | None, type_column: str | None, time_column: str | None, order_by: str
+) -> None:
+    columns = None if schema is None else _read_schema(schema, type_column, columns_in(order_by))
+    try:
+        query = ceql.compile(read_query(file), columns, time_column=time_column, order_by=columns_in(order_by))
+    except QueryError as error:
+        place = {"line": error.line, "column": error.column}
+        typer.echo(json_line({"ok": False, "message": error.message, **place, "hint": error.hint}))
+        raise typer.Exit(WRONG_QUERY) from None
+    shown = {field.name: str(field.type) for field in query.result_schema}
+    typer.echo(json_line({"ok": True, "columns": shown}))
 
 
 def _note_unknown_types(query: ceql.Query) -> None:
@@ -106,46 +138,26 @@ def explain(  # noqa: PLR0917
     time_column: TimeColumn = None,
     order_by: OrderBy = "",
     stage: Annotated[Stage, typer.Option(help="What to show; the plan says what the query costs.")] = Stage.plan,
-    format: Annotated[Format, typer.Option(help="Text, or a graph for Graphviz or Mermaid.")] = Format.text,
+    format: Annotated[
+        Format, typer.Option(help="Text, a graph for Graphviz or Mermaid, or a picture of the automaton.")
+    ] = Format.text,
 ) -> None:
     """Show how a query is understood, and what it costs per event.
 
     \b
     Examples:
       ceql explain fraud.ceql
-      ceql explain fraud.ceql --stage automaton --format dot | dot -Tsvg > fraud.svg
+      ceql explain fraud.ceql --format svg > fraud.svg
+      ceql explain fraud.ceql --stage automaton --format dot | dot -Tpdf > fraud.pdf
     """  # noqa: D301 - the backspace keeps lines as they are
+    if stage is Stage.ast and format is Format.svg:
+        raise typer.BadParameter("only the automaton is drawn: use --stage automaton", param_hint="--format")
     query = _compiled(file, schema, type_column, time_column, order_by)
-    typer.echo(query.explain(stage.value, format=format.value))
-    _note_unknown_types(query)
-
-
-class Dataset(StrEnum):
-    """A synthetic stream."""
-
-    stocks = "stocks"
-
-
-@app.command()
-def generate(
-    dataset: Annotated[Dataset, typer.Argument(help="What the events are like.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write; the suffix gives the format.")],
-    events: Annotated[int, typer.Option(min=0, help="How many events.")] = 1_000_000,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same events.")] = 0,
-) -> None:
-    """Write a synthetic stream of events.
-
-    \b
-    Examples:
-      ceql generate stocks --events 1000000 --out stocks.parquet
-    """  # noqa: D301 - the backspace keeps lines as they are
     try:
-        with write_rows(out, stocks.SCHEMA) as writer:
-            for batch in stocks.stocks(events, seed):
-                writer.write_batch(batch)
-    except (CeqlError, OSError) as error:
-        fail(f"cannot write {out}: {error}", WRONG_DATA)
-    typer.echo(f"{events:,} {dataset.value} events in {out}", err=True)
+        typer.echo(query.explain(stage.value, format=format.value))
+    except CeqlError as error:
+        fail(f"{file}: {error}")
+    _note_unknown_types(query)
 
 
 def _compiled(

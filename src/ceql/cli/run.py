@@ -153,7 +153,7 @@ def run(  # noqa: PLR0917
             as_json=json,
         )
         note_many_matches(text)
-        summary = run_locally(request) if engine is Engine.local else _on_spark(request)
+        summary = run_locally(request) if engine is Engine.local else on_spark(request)
     except QueryError as error:
         fail(f"{file}: {error}")
     except FileError as error:
@@ -168,7 +168,8 @@ def run(  # noqa: PLR0917
         typer.echo(summary.text(), err=True)
 
 
-def _on_spark(request: Request) -> Summary:
+def on_spark(request: Request) -> Summary:
+    """Run on Spark; the command ends with what to do if Spark cannot."""
     with spark_troubles_told("Spark could not finish", "use --engine local", in_full=request.is_verbose):
         from ceql.cli.on_spark import run_on_spark
 

@@ -1,0 +1,77 @@
+"""What both kinds of baseline need of a query: its automaton's marking transitions, guards merged.
+
+Baselines start from the compiled automaton, so that they and the engine understand a query alike, and share
+nothing with the engine after that: they evaluate predicates and find matches in ways of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ceql.automaton.cea import CEA, SKIP, TRUE, Guard
+from ceql.errors import CeqlError
+from ceql.syntax import plan
+
+T = TypeVar("T")
+
+
+class UnsupportedError(CeqlError):
+    """The baseline cannot express the query."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """From state `source` to `target` on an event that satisfies any of the guards, which belongs to the match."""
+
+    source: int
+    target: int
+    guards: tuple[Guard, ...]
+
+
+def steps(automaton: CEA) -> list[Step]:
+    """Return the transitions that mark events, those that differ in their guard only as one.
+
+    Every state but the first and the last must let any event pass: that is what `;` and `+` mean.
+    """
+    waiting = {one.source for one in automaton.transitions if one.label == SKIP and one.guard == TRUE}
+    if waiting != set(range(automaton.n_states)) - {automaton.initial, automaton.final}:
+        raise UnsupportedError("only sequences in which any event may lie between")
+    merged: dict[tuple[int, int, frozenset[str]], list[Guard]] = {}
+    for one in automaton.transitions:
+        if one.label != SKIP:
+            merged.setdefault((one.source, one.target, one.label), []).append(one.guard)
+    return [Step(source, target, tuple(guards)) for (source, target, _), guards in merged.items()]
+
+
+def chain(automaton: CEA) -> list[Step]:
+    """Return the steps one after the other, if each match takes all of them.
+
+    >>> import ceql
+    >>> [step.target for step in chain(ceql.compile("SELECT * FROM S WHERE A ; B ; C").automaton)]
+    [2, 3, 1]
+    """
+    following = {step.source: step for step in steps(automaton)}
+    ordered, state = [], automaton.initial
+    while state != automaton.final and state in following:
+        step = following.pop(state)
+        ordered.append(step)
+        state = step.target
+    if following or len(ordered) != len(steps(automaton)):
+        raise UnsupportedError("a join has a fixed number of events: no + and no OR of sequences")
+    return ordered
+
+
+def folded(
+    predicate: plan.Predicate, compare: Callable[[str, str, object], T], conjunction: Callable[[list[T]], T]
+) -> T:
+    """Return a predicate in another language; `compare` takes a column, an operator and a constant."""
+    match predicate:
+        case plan.HasType():
+            return compare("type", "=", predicate.event_type)
+        case plan.Compare(left=plan.Column() as column, right=plan.Constant() as constant):
+            return compare(column.name, predicate.operator, constant.value)
+        case plan.All():
+            return conjunction([folded(part, compare, conjunction) for part in predicate.parts])
+    raise UnsupportedError(f"the condition {type(predicate).__name__} is in none of the paper's queries")
