@@ -6,19 +6,16 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check unit fuzz bench bench-spark bench-stream lock clean
+.PHONY: help demo gallery test check unit fuzz bench bench-spark bench-stream docs lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-demo: $(READY) ## A stream of stock trades, a pattern, and its matches
-	@mkdir -p build/demo
-	@cat examples/falling_cisco.ceql
-	@$(BIN)/ceql generate stocks --events 1000000 --out build/demo/stocks.parquet
-	@$(BIN)/ceql explain examples/falling_cisco.ceql --schema build/demo/stocks.parquet
-	@$(BIN)/ceql run examples/falling_cisco.ceql --input build/demo/stocks.parquet --output build/demo/matches.json \
-		--mode overwrite
-	@echo && echo "The first three matches in build/demo/matches.json:" && cat build/demo/matches.json/part-* | head -n 3
+demo: $(READY) ## A stream of stock trades, a pattern, and its matches on Spark
+	@$(BIN)/ceql demo --folder build/demo
+
+gallery: $(READY) ## The stories in examples/, one after the other
+	@for story in examples/*/run.py; do echo "== $$story"; $(BIN)/python $$story || exit 1; done
 
 test: check unit ## Everything that CI checks
 
@@ -42,6 +39,9 @@ bench-spark: $(READY) ## The same for Spark
 
 bench-stream: $(READY) ## The same for streams
 	$(BIN)/python benchmarks/bench_stream.py
+
+docs: $(READY) ## Renew the API reference from the docstrings
+	$(BIN)/python docs/make_api.py
 
 lock: $(READY) ## Renew the locked requirements from pyproject.toml
 	$(BIN)/pip install -q uv
