@@ -160,6 +160,10 @@ def test_with_output_the_summary_is_json(folder: Path) -> None:
     [
         ("SELECT * FROM S WHERE B+ AS y WITHIN 5 [t]", True),
         ("SELECT * FROM S WHERE A ; (A OR B+) AS y", True),
+        ("SELECT * FROM S WHERE (A ; B):+", True),
+        ("SELECT * FROM S WHERE (A AS x OR B AS y):+", True),
+        ("SELECT * FROM S WHERE A : B:+ AS y", False),
+        ("SELECT * FROM S WHERE (A : B):+ AS y", False),
         ("SELECT * FROM S WHERE B+ AS y LIMIT 3", False),
         ("SELECT MAX * FROM S WHERE B+ AS y", False),
         ("SELECT * FROM S WHERE A ; B", False),

@@ -303,7 +303,7 @@ FEWER_MATCHES = "add LIMIT n, or select MAX, NEXT or LAST"
 
 def exponential_output(query: plan.Plan) -> str | None:
     """Return why a query may have exponentially many matches, None if it has not, LIMIT aside."""
-    if query.strategy is not Strategy.ALL or not has_iteration(query.formula):
+    if query.strategy is not Strategy.ALL or not has_free_iteration(query.formula):
         return None
     return "+ under ALL finds every subset of the repeated events, exponentially many"
 
@@ -331,30 +331,41 @@ def _parallelism(query: plan.Plan) -> str:
     return f"one task only: no PARTITION BY, and {reason}"
 
 
-def has_iteration(formula: plan.Formula) -> bool:
-    """Whether a formula repeats anything."""
+def has_free_iteration(formula: plan.Formula) -> bool:
+    """Whether a formula repeats something in more ways than one between the same two events.
+
+    Events that `:+` repeats are neighbours, so there is one way only, unless what is repeated skips or chooses.
+    """
+    return any(
+        isinstance(node, plan.Iteration) and any(_has_ways(part) for part in _nodes(node)) for node in _nodes(formula)
+    )
+
+
+def _has_ways(node: Tree) -> bool:
+    return (
+        isinstance(node, plan.Or)
+        or (isinstance(node, plan.Iteration) and node.may_skip)
+        or (isinstance(node, plan.Sequence) and any(node.may_skip))
+    )
+
+
+def _nodes(formula: plan.Formula) -> Iterator[Tree]:
     pending: list[Tree] = [formula]
     while pending:
         node = pending.pop()
-        if isinstance(node, plan.Iteration):
-            return True
+        yield node
         pending += _below(node)
-    return False
 
 
 def all_events_may_be_dropped(query: plan.Plan) -> bool:
     """Whether events that satisfy no predicate may be left out without changing the matches."""
     if query.strategy is Strategy.STRICT or isinstance(query.window, plan.EventsWindow):
         return False
-    pending: list[Tree] = [query.formula]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, plan.Iteration) and not node.may_skip:
-            return False
-        if isinstance(node, plan.Sequence) and not all(node.may_skip):
-            return False
-        pending += _below(node)
-    return True
+    return not any(
+        (isinstance(node, plan.Iteration) and not node.may_skip)
+        or (isinstance(node, plan.Sequence) and not all(node.may_skip))
+        for node in _nodes(query.formula)
+    )
 
 
 def _below(node: Tree) -> tuple[Tree, ...]:

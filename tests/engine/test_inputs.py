@@ -356,6 +356,17 @@ def test_time_that_runs_backwards_is_shown_as_it_is(data_type: pa.DataType, valu
     assert ceql.match(query, table, sort=True).count() == 1
 
 
+def test_sort_goes_by_the_window_then_the_time_then_what_is_given() -> None:
+    events = [
+        {"type": "A", "u": 2, "t": 1, "n": 0},
+        {"type": "A", "u": 1, "t": 2, "n": 1},
+        {"type": "A", "u": 1, "t": 1, "n": 2},
+    ]
+    query = "SELECT * FROM S WHERE A AS a : A AS b WITHIN 5 [t]"
+    found = ceql.match(query, events, sort=True, order_by=["u"])
+    assert [(match["a"]["n"], match["b"]["n"]) for match in found] == [(2, 0), (0, 1)]
+
+
 @pytest.mark.parametrize("absent", [None, float("nan")])
 def test_an_event_without_time_is_left_out(absent: float | None) -> None:
     table = pa.table({"type": list("ABABAB"), "t": pa.array([1.0, absent, absent, 2.0, 9.0, absent])})

@@ -212,15 +212,13 @@ class Session:
 
     def _parts(self, events: object) -> tuple[pa.Schema, Iterator[pa.RecordBatch], IntArray | None]:
         like = None if self._bound is None else self._bound.events_schema
-        time_column, order_by = self._order()
-        order = [time_column] if time_column is not None else list(order_by)
         if self.stream_column is not None:
             table, streams = batches.split(events, self.stream_column, self._sources())
             return table.schema, iter(table.to_batches() or [_no_rows(table.schema)]), streams
         if isinstance(events, Mapping):
             sources = self._sources()
             if len(sources) > 1:
-                table, streams = batches.merged(events, sources, order or self._window_attribute(), like)
+                table, streams = batches.merged(events, sources, self._sort_columns(), like)
                 return table.schema, iter(table.combine_chunks().to_batches() or [_no_rows(table.schema)]), streams
             events = batches.stream_of(events, sources[0])
         elif len(self._sources()) > 1:
@@ -230,7 +228,7 @@ class Session:
             )
         schema, parts = batches.read(events, like)
         if self.sort and schema.names:
-            order = order or self._window_attribute()
+            order = self._sort_columns()
             if not order:
                 raise DataError("there is nothing to sort by", "name the columns with time_column or order_by")
             table = pa.Table.from_batches(list(parts), schema)
@@ -241,9 +239,12 @@ class Session:
     def _sources(self) -> list[str]:
         return [name.text for name in self._draft.tree.sources]
 
-    def _window_attribute(self) -> list[str]:
+    def _sort_columns(self) -> list[str]:
+        """Return the columns that order the stream: the window's attribute, the time, and those given."""
         window = self._draft.plan.window
-        return [window.attribute] if isinstance(window, plan.AttributeWindow) else []
+        time_column, order_by = self._order()
+        measured = [window.attribute] if isinstance(window, plan.AttributeWindow) else []
+        return list(dict.fromkeys([*measured, *([] if time_column is None else [time_column]), *order_by]))
 
     def _compiled(self, schema: pa.Schema) -> Query:
         """Return the query bound to the types that the events really have."""
