@@ -25,9 +25,10 @@ settings.load_profile("ceql")
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """One Spark session for all tests that need one: starting another takes longer than they do.
+    """One Spark session for all tests of a worker that need one: starting another takes longer than they do.
 
-    Such tests belong to one worker: `pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), ...]`.
+    They are kept together by `pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), ...]`, or those that
+    run what users read and start with by `"spark stories"`, so that two cores are busy.
     """
     ceql_spark = pytest.importorskip("ceql.spark")
     config = {
