@@ -236,13 +236,12 @@ def _operators(dataset: Dataset, scale: Scale) -> Iterable[Case]:
 
 def _strategies(dataset: Dataset, scale: Scale) -> Iterable[Case]:
     windows = [factor for factor in scale.windows if factor <= LARGEST_WINDOW_OF_STRATEGIES]
-    queries = [(factor, sequence(dataset, 3, has_output=False), scale.engine) for factor in windows]
-    # NEXT, LAST and MAX compare matches in Python: with output, few events are enough.
-    for factor, query, sizes in [*queries, (1, sequence(dataset, 3), scale.baselines)]:
+    queries = [(factor, sequence(dataset, 3, has_output=False)) for factor in windows]
+    for factor, query in [*queries, (1, sequence(dataset, 3))]:
         for strategy in STRATEGIES:
             chosen = query.with_window(factor).with_strategy(strategy)
             options: dict[str, Any] = {"length": 3, "window": factor, "strategy": strategy}
-            yield Case(Experiment.strategies, chosen, ENGINE, sizes[dataset], CONSUMING, **options)
+            yield Case(Experiment.strategies, chosen, ENGINE, scale.engine[dataset], CONSUMING, **options)
 
 
 def _memory(dataset: Dataset, scale: Scale) -> Iterable[Case]:

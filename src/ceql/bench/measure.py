@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -41,6 +42,11 @@ def process_context() -> Any:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["ceql.bench.systems", "ceql.bench.memory", "ceql.backends.local"])
     return context
+
+
+def leave_interrupts_to_parent() -> None:
+    """Let Ctrl-C, which goes to all processes of a terminal, end this one only through the one that started it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class Worker:
@@ -101,6 +107,7 @@ class Worker:
 
 def serve(connection: Connection, name: str, path: Path, settings: dict[str, Any]) -> None:
     """Answer runs until told to end; this is what a worker's process does."""
+    leave_interrupts_to_parent()
     try:
         system = started(name, path, settings)
     except Exception as error:

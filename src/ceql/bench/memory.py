@@ -14,7 +14,15 @@ from pathlib import Path
 import pyarrow as pa
 
 import ceql
-from ceql.bench.measure import FAILED, START_LIMIT, TIMED_OUT, Outcome, outcome_of, process_context
+from ceql.bench.measure import (
+    FAILED,
+    START_LIMIT,
+    TIMED_OUT,
+    Outcome,
+    leave_interrupts_to_parent,
+    outcome_of,
+    process_context,
+)
 from ceql.bench.naive_automaton import Search
 from ceql.bench.systems import DuckDb, limit_address_space, read_table
 
@@ -61,6 +69,7 @@ def is_measurable() -> bool:
 
 
 def _report(connection: Connection, system: str, path: Path, text: str, n_bytes: int) -> None:
+    leave_interrupts_to_parent()
     answers = [LOADED]
     try:
         run = WATCHED[system](path, text, n_bytes)

@@ -58,12 +58,35 @@ def _version(package: str) -> str:
         return ""
 
 
-def save(rows: Sequence[Row], conditions: str, folder: Path) -> Path:
+@dataclass(frozen=True)
+class Version:
+    """The code that is measured. It is asked for when a run begins: at its end, files may be others."""
+
+    commit: str
+    is_changed: bool
+
+    def __str__(self) -> str:
+        return f"commit {self.commit}{' with uncommitted changes' if self.is_changed else ''}"
+
+
+def code_version() -> Version:
+    """Return the commit of the working directory, and whether the engine's files differ from it."""
+    return Version(_git("rev-parse", "--short", "HEAD") or "unknown", bool(_git("status", "--porcelain", "src")))
+
+
+def _git(*arguments: str) -> str:
+    try:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def save(rows: Sequence[Row], code: Version, conditions: str, folder: Path) -> Path:
     """Write the rows to a CSV file named after the day and the commit, and return its path."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    path = folder / f"{datetime.now(UTC):%Y-%m-%d}-{commit.stdout.strip() or 'unknown'}{SUFFIX}"
+    path = folder / f"{datetime.now(UTC):%Y-%m-%d}-{code.commit}{SUFFIX}"
     with path.open("w", newline="", encoding="utf-8") as file:
-        file.write(f"# {conditions}\n")
+        file.write(f"# {code}; {conditions}\n")
         writer = csv.DictWriter(file, [one.name for one in fields(Row)])
         writer.writeheader()
         writer.writerows(_rounded(asdict(row)) for row in rows)
@@ -104,7 +127,7 @@ def _row(values: dict[str, str]) -> Row:
 
 def markdown(run: Run, figures: str) -> str:
     """Return the tables of a run with its figures, which lie in a folder given relative to the text."""
-    parts = [f"From `{run.name}`: {run.conditions}.", *_wrong(run)]
+    parts = [f"From `{run.name}`: {run.conditions}.", *_wrong(run), *_noise(run)]
     for experiment, title in _TITLES.items():
         rows = run.of(experiment)
         if not rows:
@@ -125,6 +148,23 @@ _TITLES = {
     Experiment.memory: "Memory",
     Experiment.spark: "Spark",
 }
+
+
+def _noise(run: Run) -> list[str]:
+    """Return how far apart the same measurement lies in different experiments of a run."""
+    speeds: dict[str, list[float]] = {}
+    for row in run.rows:
+        is_plain = (row.system, row.window, row.strategy) == ("ceql", 1, "ALL") and row.length == 3
+        if is_plain and row.query.endswith("'") and row.events_per_second is not None:
+            speeds.setdefault(row.query, []).append(row.events_per_second)
+    repeated = {query: found for query, found in speeds.items() if len(found) > 1}
+    if not repeated:
+        return []
+    told = "; ".join(f"{query} {_short(min(found))} to {_short(max(found))}" for query, found in repeated.items())
+    return [
+        f"Several experiments measure the same query, under the same conditions: {told} events per second. "
+        "Differences of that size between other figures mean nothing."
+    ]
 
 
 def _wrong(run: Run) -> list[str]:

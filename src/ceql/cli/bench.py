@@ -67,6 +67,7 @@ def paper(  # noqa: PLR0917
         queries=_known(query),
     )
     cases = experiments.plan(scale, choice)
+    code = report.code_version()
     if not cases:
         fail("nothing is left to measure: no query is in all that was asked for", 2)
     try:
@@ -75,7 +76,7 @@ def paper(  # noqa: PLR0917
             rows = _rows(experiments.Bench(scale, Path(folder), data), cases)
         if not rows:
             fail("cancelled", CANCELLED)
-        path = report.save(rows, report.conditions(_told(scale, data)), out)
+        path = report.save(rows, code, report.conditions(_told(scale, data)), out)
     except (CeqlError, OSError) as error:
         fail(str(error), WRONG_DATA)
     typer.echo(f"{len(rows)} measurements in {path}", err=True)
