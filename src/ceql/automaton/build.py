@@ -13,6 +13,8 @@ states of the left operand, which double the determinized states.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ceql.automaton.cea import CEA, SKIP, TRUE, Guard, Label, Transition
 from ceql.syntax import plan
 
@@ -79,13 +81,22 @@ def _filter(formula: plan.Filter, inner: list[Transition]) -> list[Transition]:
     """Guard the events of each filtered variable: FILTER is "for all", so one at a time will do."""
     predicates: dict[str, list[plan.Predicate]] = {}
     for variable, predicate in formula.conditions:
-        predicates.setdefault(variable, []).append(predicate)
+        predicates.setdefault(variable, []).extend(_conjuncts(predicate))
     required: dict[str, Guard] = {variable: frozenset(parts) for variable, parts in predicates.items()}
     filtered = []
     for one in inner:
         guard = one.guard.union(*(required[variable] for variable in one.label if variable in required))
         filtered.append(Transition(one.source, guard, one.label, one.target))
     return filtered
+
+
+def _conjuncts(predicate: plan.Predicate) -> Iterator[plan.Predicate]:
+    """Yield what must hold each for a predicate to hold; apart, each is decided by its own column."""
+    if isinstance(predicate, plan.All):
+        for part in predicate.parts:
+            yield from _conjuncts(part)
+    else:
+        yield predicate
 
 
 def _sequence(formula: plan.Sequence, start: int, end: int, states: _States) -> list[Transition]:

@@ -74,6 +74,20 @@ def evaluate(predicate: plan.Predicate, event: Event) -> Any:
     raise AssertionError(f"no rule for {type(predicate).__name__}")
 
 
+def truth(predicate: plan.Predicate, truths: Mapping[plan.Predicate, bool | None]) -> bool | None:
+    """Return what a predicate gives if the truth of its parts is known, down to those that are not divided."""
+    if predicate in truths:
+        return truths[predicate]
+    match predicate:
+        case plan.Not():
+            return _not(truth(predicate.predicate, truths))
+        case plan.All():
+            return _all([truth(part, truths) for part in predicate.parts])
+        case plan.Any():
+            return _not(_all([_not(truth(part, truths)) for part in predicate.parts]))
+    raise AssertionError(f"no rule for {type(predicate).__name__}")
+
+
 def order(left: Any, right: Any) -> int:
     """Return -1, 0 or 1 as left is less than, equal to or greater than right.
 

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ceql.automaton.cea import Guard
-from ceql.automaton.predicates import Event, evaluate
+from ceql.automaton.predicates import Event, evaluate, truth
 from ceql.engine import vectors
 from ceql.engine.fold import StringTable, classify_numbers, classify_strings, fold, keep
 from ceql.syntax import plan
@@ -249,6 +249,7 @@ class Stage:
         self._in_own_kind = [vectors.in_own_kind(one) for one in predicates]
         self._computed_types: dict[str, pa.DataType] | None = None
         self._is_computed = False
+        self._mixed = _Mixed.of(predicates) if len(names) > 1 and TYPE not in names else None
 
     def classes(self, columns: Columns, n_rows: int) -> Classes:
         """Return each row's class (or code, with each code's class), and what holds in each class."""
@@ -257,6 +258,9 @@ class Stage:
         computed = self._computed_classes(columns, n_rows)
         if computed is not None:
             return computed
+        if self._mixed is not None:
+            classes, holding = self._mixed.classes(columns, n_rows)
+            return classes, None, self._same(holding)
         if len(self.names) != 1:
             return self._combined_classes(columns, n_rows)
         array = columns.arrays[self.names[0]]
@@ -373,6 +377,78 @@ class Stage:
             holding = [stage._holding(Event("", {self.names[0]: sample})) for sample in samples]
             self._numbers[data_type] = np.array(cuts, np.float64 if is_float else np.int64), holding
         return self._numbers[data_type]
+
+
+class _Mixed:
+    """Predicates over several columns that consist of parts over one column each.
+
+    The parts are decided column by column; what they give together is asked once for each combination of classes,
+    of which there are few, not for each combination of values.
+    """
+
+    def __init__(self, predicates: list[plan.Predicate], parts: list[plan.Predicate]) -> None:
+        self._predicates = predicates
+        by_column: dict[str, list[plan.Predicate]] = {}
+        for part in parts:
+            (name,) = columns_of(part)
+            by_column.setdefault(name, []).append(part)
+        self._parts = list(by_column.values())
+        # A part that does not hold is FALSE or NULL, which NOT tells apart.
+        self._stages = [
+            Stage((name,), [*own, *map(plan.Not, own)], [0] * (2 * len(own))) for name, own in by_column.items()
+        ]
+        self._known: tuple[list[list[int]], IntArray, list[int]] | None = None
+
+    @classmethod
+    def of(cls, predicates: list[plan.Predicate]) -> _Mixed | None:
+        """Return how predicates are decided by their parts; None if some part reads several columns."""
+        parts = list(dict.fromkeys(part for one in predicates for part in _parts_by_column(one)))
+        return cls(predicates, parts) if all(len(columns_of(part)) == 1 for part in parts) else None
+
+    def classes(self, columns: Columns, n_rows: int) -> tuple[IntArray, list[int]]:
+        """Return each row's class, and for each class the predicates that hold, as bits."""
+        combined, n_combined = np.zeros(n_rows, np.int64), 1
+        holdings = []
+        for stage in self._stages:
+            classes, of_code, holding = stage.classes(columns, n_rows)
+            combined = combined * len(holding) + (classes if of_code is None else of_code[classes])
+            n_combined *= len(holding)
+            holdings.append(holding)
+        if n_combined > MAX_TABLE:
+            occurring, of_row = np.unique(combined, return_inverse=True)
+            of_combination, found = self._decided(occurring, holdings)
+            return of_combination[of_row.reshape(-1)], found
+        if self._known is None or any(now is not before for now, before in zip(holdings, self._known[0], strict=True)):
+            self._known = holdings, *self._decided(np.arange(n_combined), holdings)
+        return self._known[1][combined], self._known[2]
+
+    def _decided(self, combinations: IntArray, holdings: list[list[int]]) -> tuple[IntArray, list[int]]:
+        """Return the class of some combinations, and what holds in each class."""
+        numbers: dict[int, int] = {}
+        of_combination = np.empty(len(combinations), np.int32)
+        for index, combination in enumerate(combinations.tolist()):
+            truths: dict[plan.Predicate, bool | None] = {}
+            for own, holding in zip(reversed(self._parts), reversed(holdings), strict=True):
+                combination, held = divmod(combination, len(holding))
+                bits = holding[held]
+                for number, part in enumerate(own):
+                    is_false = bits >> (number + len(own)) & 1
+                    truths[part] = True if bits >> number & 1 else False if is_false else None
+            held_by = sum(1 << number for number, one in enumerate(self._predicates) if truth(one, truths) is True)
+            of_combination[index] = numbers.setdefault(held_by, len(numbers))
+        return of_combination, list(numbers)
+
+
+def _parts_by_column(predicate: plan.Predicate) -> Iterable[plan.Predicate]:
+    """Yield the largest parts of a predicate that read one column only, and those that cannot be divided."""
+    match predicate:
+        case plan.All() | plan.Any() if len(columns_of(predicate)) != 1:
+            for part in predicate.parts:
+                yield from _parts_by_column(part)
+        case plan.Not() if len(columns_of(predicate)) != 1:
+            yield from _parts_by_column(predicate.predicate)
+        case _:
+            yield predicate
 
 
 # --- numbers ------------------------------------------------------------------------
