@@ -105,14 +105,14 @@ def with_output(report: Report, coded: pa.Table, plain: pa.Table) -> None:
 def enumeration(report: Report, coded: pa.Table) -> None:
     """Time per match beyond that of the same query when it gives one match per completing event.
 
-    Where there are very many matches, a tenth of the events will do, because they are kept in memory. S12 and Q7 have
-    so few on these events that their time is lost in the noise and may even come out negative; they are measured with
-    three times the window too.
+    Where there are very many matches, a tenth of the events will do, because they are kept in memory. S9, S12 and Q7
+    have so few on these events that their time is lost in the noise and may even come out negative; they are measured
+    with three times the window too.
     """
     part = coded.slice(0, len(coded) // 10).combine_chunks()
     own_windows = [(name, 1) for name in ("s3", "s6", "s9", "s12", "q1", "q4", "q7")]
-    for name, factor in [*own_windows, ("s12", 3), ("q7", 3)]:
-        events = part if name in ("q1", "q4", "s6") or factor > 1 else coded
+    for name, factor in [*own_windows, ("s9", 3), ("s12", 3), ("q7", 3)]:
+        events = part if name in ("q1", "q4") or factor > 1 else coded
         text = re.sub(r"WITHIN (\d+)", lambda found: f"WITHIN {int(found[1]) * factor}", query(name))  # noqa: B023
         many, one = (with_clauses(text, limit=limit) for limit in (1000, 1))
         what = f"{name.upper()}{f' window x{factor}' if factor > 1 else ''} LIMIT 1000"
