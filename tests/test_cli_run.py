@@ -183,6 +183,32 @@ def test_a_query_whose_matches_may_explode_is_warned_of_before_it_runs(
     assert said.count("warning") == is_warned_of
 
 
+@pytest.mark.parametrize(
+    ("query", "type_column", "note"),
+    [
+        ("SELECT * FROM S WHERE A ; fial", "type", "note: there is no event of type fial; there are: A, B\n"),
+        ("SELECT * FROM S WHERE C OR D", "type", "note: there is no event of types C, D; there are: A, B\n"),
+        ("SELECT * FROM S WHERE T", "", "note: there is no event of type T; there are: S\n"),
+        ("SELECT * FROM S WHERE A AS x FILTER x[t > 9]", "type", ""),
+    ],
+)
+def test_types_that_no_event_has_are_told_where_nothing_is_found(
+    folder: Path, query: str, type_column: str, note: str
+) -> None:
+    (folder / "q.ceql").write_text(query)
+    files = [folder / "q.ceql", "-i", folder / "events.csv"]
+    code, said = run("run", "--engine", "local", *files, "--type-column", type_column)
+    assert code == 0, said
+    assert re.fullmatch(re.escape(note) + r"4 events, 0 matches, [\d.]+ s\n", said)
+
+
+def test_very_many_matches_are_told_of_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ceql.cli.local.MANY", 2)
+    code, said = run("run", "--engine", "local", folder / "q.ceql", "-i", folder / "events.csv", "-o", folder / "m.csv")
+    assert code == 0
+    assert said.startswith("note: more than 2 rows so far; LIMIT n or CONSUME BY ANY give fewer\n4 events, 3 matches")
+
+
 def test_folders_and_patterns_are_one_stream(folder: Path) -> None:
     parts = folder / "parts"
     parts.mkdir()

@@ -213,6 +213,14 @@ def test_matches_come_as_json_to_standard_output(folder: Folder) -> None:
     assert re.fullmatch(SUMMARY.format("3 matches"), result.stderr)
 
 
+def test_types_that_no_event_has_are_told_where_nothing_is_found(folder: Folder) -> None:
+    (folder / "q.ceql").write_text("SELECT * FROM S WHERE A ; fial WITHIN 5 [t]")
+    for output in ([], ["-o", "m"]):
+        result = folder.run("-i", "events.parquet", *output)
+        note = "note: there is no event of type fial; there are: A, B\n"
+        assert re.fullmatch(note + SUMMARY.format("0 matches"), result.stderr), result.stderr
+
+
 def test_matched_events(folder: Folder) -> None:
     result = folder.run("-i", "events.parquet", "-o", "m", "--shape", "events")
     assert result.exit_code == 0, result.stderr

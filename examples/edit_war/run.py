@@ -54,6 +54,7 @@ def main() -> None:
     """Print the wars among the recorded edits, or among generated ones where those are missing."""
     spark = ceql.spark.session(quiet=True)
     edits = recorded(spark) if DATA.exists() else generated(spark)
+    print("Recorded data:" if DATA.exists() else "Generated data:")
     summary(ceql.spark.match(QUERY, events(edits), **OPTIONS)).show(truncate=False)
 
 

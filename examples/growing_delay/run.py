@@ -61,6 +61,7 @@ def main() -> None:
     """Print such days among the recorded flights, or among generated ones where those are missing."""
     spark = ceql.spark.session(quiet=True)
     departures = recorded(spark) if DATA.exists() else generated(spark)
+    print("Recorded data:" if DATA.exists() else "Generated data:")
     summary(ceql.spark.match(QUERY, events(departures), **OPTIONS)).show(truncate=False)
 
 

@@ -63,6 +63,7 @@ def summary(matches: DataFrame) -> DataFrame:
 def main() -> None:
     """Print what led to the purchases of the generated visitors."""
     spark = ceql.spark.session(quiet=True)
+    print("Generated data:")
     summary(ceql.spark.match(QUERY, events(generated(spark)), **OPTIONS)).show(truncate=False)
 
 

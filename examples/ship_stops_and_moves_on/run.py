@@ -57,6 +57,7 @@ def main() -> None:
     """Print the stays in the recorded reports, or in generated ones where those are missing."""
     spark = ceql.spark.session(quiet=True)
     reports = recorded(spark) if DATA.exists() else generated(spark)
+    print("Recorded data:" if DATA.exists() else "Generated data:")
     summary(ceql.spark.match(QUERY, events(reports), **OPTIONS)).show(truncate=False)
 
 

@@ -61,6 +61,7 @@ def main() -> None:
     """Print the skips in the recorded log, or in a generated one where that is missing."""
     spark = ceql.spark.session(quiet=True)
     log = recorded(spark) if DATA.exists() else generated(spark)
+    print("Recorded data:" if DATA.exists() else "Generated data:")
     summary(ceql.spark.match(QUERY, events(log), **OPTIONS)).show(truncate=False)
 
 

@@ -57,6 +57,7 @@ def main() -> None:
     """Print the rises in the recorded trades, or in generated ones where those are missing."""
     spark = ceql.spark.session(quiet=True)
     trades = recorded(spark) if DATA.exists() else generated(spark)
+    print("Recorded data:" if DATA.exists() else "Generated data:")
     summary(ceql.spark.match(QUERY, events(trades), **OPTIONS)).show(truncate=False)
 
 

@@ -65,6 +65,7 @@ def main() -> None:
     """Print the chains in the recorded trips, or in generated ones where those are missing."""
     spark = ceql.spark.session(quiet=True)
     trips = recorded(spark) if DATA.exists() else generated(spark)
+    print("Recorded data:" if DATA.exists() else "Generated data:")
     summary(ceql.spark.match(QUERY, events(trips), **OPTIONS)).show(10, truncate=False)
 
 

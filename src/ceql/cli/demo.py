@@ -53,7 +53,7 @@ def demo(
     matches = pq.read_table(found)
     show_rows(matches.column_names, matches.slice(0, N_SHOWN).to_pylist())
     _say("The same in time: m is Microsoft, i is Intel, c is Cisco", "", *_timeline(matches))
-    _say(f"{events:,} trades, {summary.text()}, its start included. What the pattern costs:", *_costs(text))
+    _say(f"{events:,} trades, {summary.text()}, most of it to start Spark. What the pattern costs:", *_costs(text))
     _say(
         "Next:",
         f"  {_program()} show {found}",

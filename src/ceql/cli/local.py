@@ -15,8 +15,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 import ceql
 from ceql.backends.files import CSV_OPTIONS, FORMATS, EventFile, FileError, check_suffix, read_all_events, write_rows
 from ceql.cli.preview import N_SHOWN, print_rows, show_rows
-from ceql.cli.request import Request
+from ceql.cli.request import Request, note_unseen_types
 from ceql.cli.summary import Summary
+
+MANY = 10_000_000
+"""Rows of a result after which the user is told that it may be more than was expected."""
 
 
 def run_locally(request: Request) -> Summary:
@@ -44,6 +47,8 @@ def run_locally(request: Request) -> Summary:
     if not isinstance(found, int):
         show_rows(matches.schema.names, found)
     n_rows = found if isinstance(found, int) else len(found)
+    if n_rows == 0:
+        note_unseen_types(request.text, _types(request))
     return Summary(
         engine="local",
         shape=request.shape,
@@ -53,6 +58,17 @@ def run_locally(request: Request) -> Summary:
         output=request.written_to,
         is_cut=not isinstance(found, int) and n_rows > N_SHOWN,
     )
+
+
+def _types(request: Request) -> Iterator[str | None]:
+    """Yield the types of the events, read once more."""
+    if request.type_column is None:
+        yield from request.streams
+        return
+    for stream, paths in request.streams.items():
+        file = read_all_events(paths, request.column_types(stream), format=request.format, options=request.options)
+        for batch in file.batches:
+            yield from batch.column(request.type_column).unique().to_pylist()
 
 
 def _found(request: Request, matches: ceql.Matches) -> int | list[dict[str, Any]]:
@@ -100,6 +116,8 @@ def _write(matches: ceql.Matches, output: Path) -> int:
         with write_rows(output, matches.schema) as writer:
             for batch in matches.batches():
                 writer.write_batch(batch)
+                if n_rows < MANY <= n_rows + len(batch):
+                    typer.echo(f"note: more than {MANY:,} rows so far; LIMIT n or CONSUME BY ANY give fewer", err=True)
                 n_rows += len(batch)
     except OSError as error:
         raise FileError(f"cannot write {output}: {error.strerror or error}") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -14,10 +14,14 @@ from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own document
 
 import ceql.spark
 from ceql.backends.spark_files import check_output, output_format, read_frame, without_leftovers, write_frame
+from ceql.backends.spark_predicates import quoted
 from ceql.cli.preview import N_SHOWN, show_rows
-from ceql.cli.request import Request
+from ceql.cli.request import Request, note_unseen_types
 from ceql.cli.spark_jobs import is_on_this_machine, run_job
 from ceql.cli.summary import Summary
+
+MAX_TYPES = 1000
+"""Event types that are looked at where none of a query's seems to be there."""
 
 
 def run_on_spark(request: Request) -> Summary:
@@ -58,16 +62,37 @@ def _run(request: Request, spark: SparkSession) -> tuple[Sequence[str], int | li
     if request.is_verbose:
         typer.echo(ceql.spark.explain(request.text, events, **options), err=True)
     rows = ceql.spark.match(request.text, events, shape=request.shape, **options)
-    if request.output is None and request.as_json:
-        return rows.columns, _print_all(rows)
-    if request.output is None:
+    found: int | list[dict[str, Any]]
+    if request.output is not None:
+        with without_leftovers(request.output) if is_here else nullcontext():
+            found = _written(request, rows, request.output)
+    elif request.as_json:
+        found = _print_all(rows)
+    else:
         # One more than is shown tells whether there are more.
-        return rows.columns, rows.limit(N_SHOWN + 1).toArrow().to_pylist()
+        found = rows.limit(N_SHOWN + 1).toArrow().to_pylist()
+    if found in (0, []):
+        note_unseen_types(request.text, _types(request, events))
+    return rows.columns, found
+
+
+def _written(request: Request, rows: DataFrame, output: str) -> int:
+    """Return how many rows were written."""
     observation = Observation()
     observed = rows.observe(observation, F.count(F.lit(1)).alias("rows"))
-    with without_leftovers(request.output) if is_here else nullcontext():
-        write_frame(observed, request.output, format=request.output_format, mode=request.mode)
-    return rows.columns, int(observation.get["rows"])
+    write_frame(observed, output, format=request.output_format, mode=request.mode)
+    # Where Spark finds on the way that there is nothing to do, it observes nothing.
+    return int(observation.get.get("rows", 0))
+
+
+def _types(request: Request, events: Mapping[str, DataFrame]) -> Iterator[str | None]:
+    """Yield the types of the events."""
+    if request.type_column is None:
+        yield from events
+        return
+    for frame in events.values():
+        for (event_type,) in frame.select(quoted(request.type_column)).distinct().limit(MAX_TYPES).collect():
+            yield event_type
 
 
 def _print_all(rows: DataFrame) -> int:

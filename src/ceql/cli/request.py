@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import pyarrow as pa
 import typer
 
+from ceql.automaton.lazy import Alphabet
 from ceql.engine.matches import Shape
+from ceql.errors import listing
 from ceql.explain import FEWER_MATCHES, exponential_output
 from ceql.query import compile
 from ceql.schema import Schema
 from ceql.syntax.declare import declared_schema
 from ceql.syntax.mistakes import Mistake
 from ceql.syntax.parser import parse
+from ceql.syntax.plan import HasType
 
 Mode = Literal["error", "overwrite", "append"]
 PlanName = Literal["auto", "keys", "shards", "single"]
@@ -79,6 +82,17 @@ def note_many_matches(text: str) -> None:
     reason = exponential_output(query)
     if reason is not None and query.limit is None:
         typer.echo(f"warning: {reason}; {FEWER_MATCHES}", err=True)
+
+
+def note_unseen_types(text: str, seen: Iterable[str | None]) -> None:
+    """Tell of event types in a query that found nothing, of which there is no event."""
+    guards = Alphabet.of(compile(text).automaton).guards
+    named = {one.event_type for guard in guards for one in guard if isinstance(one, HasType)}
+    there = sorted({one for one in seen if one is not None})
+    unseen = sorted(named - set(there))
+    if unseen:
+        types = f"types {listing(unseen)}" if len(unseen) > 1 else f"type {unseen[0]}"
+        typer.echo(f"note: there is no event of {types}; there are: {listing(there) or 'no events'}", err=True)
 
 
 def paths_by_stream(text: str, inputs: Sequence[str]) -> dict[str, list[str]]:

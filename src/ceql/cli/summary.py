@@ -8,6 +8,9 @@ from dataclasses import asdict, dataclass
 from ceql.cli.preview import counted, shown
 from ceql.engine.matches import Shape
 
+MIN_RATED = 100_000
+"""Events below which the start of the program takes more time than they do."""
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -24,15 +27,16 @@ class Summary:
     def text(self) -> str:
         """Return it in one line.
 
-        >>> Summary("local", "matches", 3, 2.0, events=1000, output="found.jsonl").text()
-        '1,000 events, 3 matches, 2.00 s, 500 events/s'
+        >>> Summary("local", "matches", 3, 2.0, events=100_000, output="found.jsonl").text()
+        '100,000 events, 3 matches, 2.00 s, 50,000 events/s'
         """
         rows = shown(self.rows, self.shape) if self.output is None else counted(self.rows, self.shape)
         if self.is_cut:
             return f"{rows}, {self._duration()}; --output writes all"
         if self.events is None:
             return f"{rows}, {self._duration()}"
-        return f"{self.events:,} events, {rows}, {self._duration()}, {self.events / self.seconds:,.0f} events/s"
+        told = f"{self.events:,} events, {rows}, {self._duration()}"
+        return told if self.events < MIN_RATED else f"{told}, {self.events / self.seconds:,.0f} events/s"
 
     def _duration(self) -> str:
         return f"{self.seconds:.2f} s on Spark" if self.engine == "spark" else f"{self.seconds:.2f} s"

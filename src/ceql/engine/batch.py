@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ceql.errors import DataError, did_you_mean, listing
+from ceql.schema import Kind, kind_of
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -155,6 +156,18 @@ def check_names(schema: pa.Schema) -> None:
     for name in schema.names:
         if schema.names.count(name) > 1:
             raise DataError(f"the events have several columns '{name}'", "rename all but one")
+
+
+def check_type_column(type_column: str, schema: pa.Schema) -> None:
+    """Refuse events without the column that tells their types, or with one that cannot."""
+    if type_column not in schema.names:
+        raise DataError(
+            f"the events have no type column '{type_column}'",
+            "name it with type_column, or give type_column=None if every event has its stream's name as type",
+        )
+    data_type = schema.field(type_column).type
+    if kind_of(data_type) not in (Kind.STRING, Kind.UNKNOWN):
+        raise DataError(f"the type column '{type_column}' is of type {data_type}, not string")
 
 
 def missing_column(name: str, names: Iterable[str]) -> DataError:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from ceql.automaton.lazy import Alphabet, DetState
 from ceql.automaton.passes import collapse_labels, simplify
+from ceql.engine.batch import check_type_column
 from ceql.engine.chunk import Chunk
 from ceql.engine.fold import keep_keyed, keep_where
 from ceql.engine.history import History
@@ -24,7 +25,6 @@ from ceql.engine.state import MIN_NODES
 from ceql.engine.symbols import Columns, SymbolEncoder, columns_of
 from ceql.errors import DataError
 from ceql.query import Query
-from ceql.schema import Kind, kind_of
 from ceql.syntax import plan
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
@@ -58,15 +58,8 @@ class Bound:
         self.query = query
         self.events_schema = schema
         self.type_column = type_column
-        if self.type_column is not None and self.type_column not in schema.names:
-            raise DataError(
-                f"the events have no type column '{self.type_column}'",
-                "name it with type_column (--type-column); give None ('') if every event has its stream's name as type",
-            )
-        if self.type_column is not None and kind_of(schema.field(self.type_column).type) not in _TYPE_KINDS:
-            raise DataError(
-                f"the type column '{self.type_column}' is of type {schema.field(self.type_column).type}, not string"
-            )
+        if self.type_column is not None:
+            check_type_column(self.type_column, schema)
         bound = query.plan
         self._stored = pa.schema([one.with_type(_stored_type(one.type)) for one in schema])
         automaton = simplify(collapse_labels(query.automaton)) if shape == "positions" else query.automaton
@@ -355,9 +348,6 @@ class Bound:
         assert self.history is not None
         state = self.recognizer.state
         self.history.keep_only(state.data[: state.n_nodes][state.kind[: state.n_nodes] != UNION])
-
-
-_TYPE_KINDS = (Kind.STRING, Kind.UNKNOWN)
 
 
 def _stored_type(data_type: pa.DataType) -> pa.DataType:

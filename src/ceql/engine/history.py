@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -63,12 +64,16 @@ class History:
 
     def column(self, name: str, rows: IntArray) -> pa.Array:
         """Return a column's values at some rows; a negative row gives NULL."""
+        return self.columns([name], rows)[0]
+
+    def columns(self, names: Sequence[str], rows: IntArray) -> list[pa.Array]:
+        """Return the values of some columns at some rows; a negative row gives NULL."""
         self._join()
+        assert self._table is not None
         indices = np.searchsorted(self._all_ids, rows)
         positions = pa.array(indices, mask=rows < 0) if len(rows) and rows.min() < 0 else pa.array(indices)
-        assert self._table is not None
-        taken = self._table[name].take(positions)
-        return taken.combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken
+        taken = (self._table[name].take(positions) for name in names)
+        return [one.combine_chunks() if isinstance(one, pa.ChunkedArray) else one for one in taken]
 
     def keep_only(self, rows: IntArray) -> None:
         """Forget all rows but these."""

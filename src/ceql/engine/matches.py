@@ -15,8 +15,6 @@ from ceql.automaton.cea import Label
 from ceql.engine.chunk import Chunk
 from ceql.engine.history import History
 from ceql.errors import CeqlError, DataError
-from ceql.pictures.shown_matches import read_matches
-from ceql.pictures.timeline_html import timeline_of
 from ceql.syntax import plan
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
@@ -110,6 +108,10 @@ class Matches:
 
     def _repr_html_(self) -> str:
         """Return the first matches on a timeline, and as a table; no more are computed than that takes."""
+        # PERF: see `Query`.
+        from ceql.pictures.shown_matches import read_matches
+        from ceql.pictures.timeline_html import timeline_of
+
         first: list[dict[str, Any]] = []
 
         # Both are made of one reading: a session's matches cannot be read again.
@@ -214,7 +216,7 @@ class ResultBuilder:
         match_ids = pa.array(ids, pa.string()).take(pa.array(np.repeat(np.arange(len(chunk)), lengths)))
         names = pa.array([sorted(label) for label in labels], pa.list_(pa.string()))
         columns = [match_ids, names.take(pa.array(chunk.labels))]
-        columns += [history.column(field.name, chunk.rows) for field in list(self.schema)[2:]]
+        columns += history.columns(self.schema.names[2:], chunk.rows)
         columns = [as_type(column, field.type) for column, field in zip(columns, self.schema, strict=True)]
         return pa.record_batch(columns, schema=self.schema)
 
@@ -242,10 +244,8 @@ def _variable_column(
         rows = bound
     data_type = variable.field.type
     struct_type = data_type.value_type if is_list else data_type
-    arrays = [
-        as_type(history.column(name, rows), one.type)
-        for (name, _), one in zip(variable.attributes, struct_type, strict=True)
-    ]
+    columns = history.columns([name for name, _ in variable.attributes], rows)
+    arrays = [as_type(column, one.type) for column, one in zip(columns, struct_type, strict=True)]
     mask = pa.array(rows < 0) if not is_list and len(rows) and rows.min() < 0 else None
     structs = (
         pa.StructArray.from_arrays(arrays, fields=list(struct_type), mask=mask) if arrays else _empty_structs(rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -99,9 +100,18 @@ def _time_attribute(
         message = f"a duration needs one timestamp or date, but there are several: {listing(times)}"
         raise Mistake(message, window.span, f"name it: {window} [{ast.quoted_name(times[0])}]")
     integers = [name for name, data_type in attributes.items() if kind_of(data_type) is Kind.INTEGER]
-    likely = [name for name in integers if any(word in name.lower() for word in ("time", "ts", "date"))] or integers
-    hint = _as_number(likely[0], nanoseconds) if likely else "count events instead: WITHIN n EVENTS"
+    strings = [name for name, data_type in attributes.items() if kind_of(data_type) is Kind.STRING]
+    if (text := next(filter(_sounds_like_time, strings), None)) is not None:
+        hint = f"'{text}' is of type string: turn it into a timestamp when the events are read"
+    elif integers:
+        hint = _as_number(next(filter(_sounds_like_time, integers), integers[0]), nanoseconds)
+    else:
+        hint = "count events instead: WITHIN n EVENTS"
     raise Mistake("a duration needs a timestamp or date, and the events have none", window.span, hint)
+
+
+def _sounds_like_time(name: str) -> bool:
+    return re.search("time|date|(^|_)(at|ts|when)($|_)", name.lower()) is not None
 
 
 def _as_number(attribute: str, nanoseconds: int | Decimal) -> str:
