@@ -11,6 +11,7 @@ import argparse
 import shutil
 import statistics
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own documentation writes it
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from report import Report
 
@@ -105,6 +107,39 @@ def state_bytes(progress: list[Any]) -> list[int]:
     return [one.observedMetrics["ceql"]["state_bytes"] for one in progress]
 
 
+def latencies(spark: SparkSession, ordering: Any, seconds: int) -> list[float]:
+    """Return how long after its last event each match reached the sink, with a trigger each second.
+
+    Every fifth of a second a file appears whose events have the time at which it was made.
+    """
+    query = "SELECT * FROM S WHERE A AS x ; B AS y PARTITION BY [k] WITHIN 1 second CONSUME BY PARTITION"
+    folder, found = Path(tempfile.mkdtemp()), []
+
+    def take(batch: DataFrame, number: int) -> None:
+        ends = [row[0] for row in batch.select(F.unix_micros("match_end")).collect()]
+        if number >= N_WARM:
+            found.extend(time.time() - end / 1e6 for end in ends)
+
+    events = spark.readStream.schema("type string, id long, k long, at timestamp").parquet(str(folder / "in"))
+    matches = ceql.spark.match(query, events, time_column="at", order_by=["id"], watermark=WATERMARK, ordering=ordering)
+    (folder / "in").mkdir()
+    writer = matches.writeStream.foreachBatch(take).option("checkpointLocation", str(folder / "checkpoint"))
+    running = writer.trigger(processingTime="1 second").start()
+    numbers = np.arange(200)
+    types, keys = pa.array(["A", "B"]).take(pa.array(numbers % 2)), pa.array(numbers // 2)
+    for number in range(5 * seconds):
+        now = pa.array(np.full(len(numbers), time.time_ns() // 1000), pa.timestamp("us", "UTC"))
+        ids = pa.array(numbers + len(numbers) * number)
+        hidden = folder / "in" / f".{number}"
+        pq.write_table(pa.table([types, ids, keys, now], ["type", "id", "k", "at"]), hidden)
+        hidden.rename(folder / "in" / f"{number:06}.parquet")
+        time.sleep(0.2)
+    running.processAllAvailable()
+    running.stop()
+    shutil.rmtree(folder)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=5_000_000)
@@ -136,6 +171,11 @@ def main() -> None:
     half = len(sizes) // 2
     report.add("1,000,000 keys in all, largest state", max(sizes) / 2**20, "MB")
     report.add("1,000,000 keys in all, second half / first half", max(sizes[half:]) / max(sizes[:half]), "x", 1.5)
+    for ordering in ("arrival", "time"):
+        measured = np.array(latencies(spark, ordering, 40))
+        for name, share in (("median", 50), ("99th percentile", 99)):
+            what = f"from event to match, 1 s trigger, ordering='{ordering}', {name}"
+            report.add(what, float(np.percentile(measured, share)), "s")
     spark.stop()
     report.save("stream", f"{n_events} events, local[2]; pyspark {pyspark.__version__}, pyarrow {pa.__version__}")
 
