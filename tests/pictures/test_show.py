@@ -151,7 +151,7 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
         ((file, "--time", "tt"), 3, "no event has an attribute 'tt'\nhint: did you mean 't'? there are: type, t, s"),
         ((file, "--time", "s"), 3, "the attribute 's' holds neither times nor numbers"),
         ((file, "--out", tmp_path / "nowhere" / "page.html"), 3, "cannot write"),
-        ((file, "--query", tmp_path / "nothing.ceql"), 1, "cannot read"),
+        ((file, "--query", tmp_path / "nothing.ceql"), 3, "cannot read"),
     ):
         result = run(*arguments)
         assert result.exit_code == code, arguments
