@@ -82,7 +82,7 @@ class StreamTask:
 
 @lru_cache(maxsize=16)
 def _identity(task: StreamTask) -> dict[str, Any]:
-    # PERF: parsing once per process instead of twice per shard and micro-batch saves 4 ms of each.
+    # PERF: once per process instead of twice per shard and micro-batch; parsing takes 0.4 ms, and a step 5.
     parts = asdict(task) | {"query": str(parse(task.query)), "release": __version__}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in parts.items()}
 
