@@ -27,7 +27,6 @@ __all__ = ["app"]
 
 app = typer.Typer(
     name="ceql",
-    help="Find every set of events in a stream that satisfies a pattern.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -75,7 +74,15 @@ def main(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Find every set of events in a stream that satisfies a pattern."""
+    """Find every set of events in a stream that satisfies a pattern.
+
+    \b
+    Examples:
+      ceql demo
+      ceql check fraud.ceql --schema trades.parquet
+      ceql run fraud.ceql --input trades.parquet --output fraud.parquet
+      ceql show fraud.parquet --open
+    """  # noqa: D301 - the backspace keeps lines as they are
 
 
 @app.command()
