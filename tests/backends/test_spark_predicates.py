@@ -20,7 +20,8 @@ import pytest
 import ceql
 import strategies
 from ceql.automaton.predicates import Event, evaluate, holds
-from ceql.engine.symbols import Columns, SymbolEncoder
+from ceql.engine.classes import Columns
+from ceql.engine.symbols import SymbolEncoder
 from ceql.schema import Schema
 from ceql.syntax import plan
 

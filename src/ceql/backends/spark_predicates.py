@@ -37,8 +37,8 @@ from pyspark.sql.types import DecimalType
 from ceql.automaton.cea import Guard
 from ceql.automaton.lazy import Alphabet
 from ceql.automaton.predicates import Event, evaluate
+from ceql.engine.classes import columns_of
 from ceql.engine.recognizer import may_drop_irrelevant
-from ceql.engine.symbols import columns_of
 from ceql.query import Query
 from ceql.schema import Kind, kind_of
 from ceql.syntax import plan

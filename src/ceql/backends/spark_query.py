@@ -18,8 +18,8 @@ from pyspark.sql.pandas.types import from_arrow_type
 from ceql.automaton.lazy import Alphabet
 from ceql.backends.spark_predicates import quoted, row_filter
 from ceql.engine.batch import check_type_column, missing_column, stream_of
+from ceql.engine.classes import columns_of
 from ceql.engine.matches import SHAPES, Shape, result_schema
-from ceql.engine.symbols import columns_of
 from ceql.errors import DataError
 from ceql.query import Query, compile
 from ceql.schema import Kind, Schema, kind_of

@@ -13,6 +13,7 @@ from ceql.automaton.lazy import Alphabet, DetState
 from ceql.automaton.passes import collapse_labels, simplify
 from ceql.engine.batch import check_type_column
 from ceql.engine.chunk import Chunk
+from ceql.engine.classes import Columns, columns_of
 from ceql.engine.fold import keep_keyed, keep_where
 from ceql.engine.history import History
 from ceql.engine.kernel import KEY, UNION
@@ -22,7 +23,7 @@ from ceql.engine.measure import Measure
 from ceql.engine.recognizer import Events, Recognizer, check_size, may_drop_irrelevant
 from ceql.engine.snapshot import Content
 from ceql.engine.state import MIN_NODES
-from ceql.engine.symbols import Columns, SymbolEncoder, columns_of
+from ceql.engine.symbols import SymbolEncoder
 from ceql.errors import DataError
 from ceql.query import Query
 from ceql.syntax import plan

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ceql.engine.compiled import compiled
-from ceql.engine.symbols import stored_numbers
+from ceql.engine.numbers import stored_numbers
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
 

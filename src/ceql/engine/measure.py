@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ceql.engine.fold import first_decrease
-from ceql.engine.symbols import stored_numbers, stored_scale
+from ceql.engine.numbers import stored_numbers, stored_scale
 from ceql.errors import DataError
 from ceql.schema import kind_of
 from ceql.syntax import plan

@@ -1,0 +1,165 @@
+"""Numbers and times as Arrow stores them, and the constants that predicates compare them with, in the same units."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ceql.syntax import plan
+
+IntArray = np.ndarray[Any, np.dtype[Any]]
+
+_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+
+
+def stored_scale(data_type: pa.DataType) -> Fraction | None:
+    """Return how many units of a type's stored integers make one (or one nanosecond); None if it has none."""
+    if pa.types.is_timestamp(data_type):
+        return Fraction(1, _NANOSECONDS[data_type.unit])
+    if pa.types.is_date32(data_type):
+        return Fraction(1, 24 * 3600 * 10**9)
+    if pa.types.is_date64(data_type):
+        return Fraction(1, 10**6)
+    if pa.types.is_decimal128(data_type) and data_type.precision <= 18 and data_type.scale >= 0:
+        return Fraction(10**data_type.scale)
+    is_plain = pa.types.is_floating(data_type) or (pa.types.is_integer(data_type) and data_type != pa.uint64())
+    return Fraction(1) if is_plain else None
+
+
+def in_units(predicate: plan.Predicate, scale: Fraction) -> plan.Predicate:
+    """Return a predicate with its constants in the units of the stored integers."""
+
+    def scaled(constant: plan.Constant) -> plan.Constant:
+        value = _exact(constant.value)
+        return plan.Constant(value * scale if value is not None else constant.value, constant.kind)  # type: ignore[arg-type]
+
+    return _with_constants(predicate, scaled)
+
+
+def in_nanoseconds(predicate: plan.Predicate) -> plan.Predicate:
+    """Return a predicate with the times among its constants in nanoseconds since 1970."""
+
+    def converted(constant: plan.Constant) -> plan.Constant:
+        is_time = isinstance(constant.value, date)
+        return plan.Constant(_exact(constant.value), constant.kind) if is_time else constant  # type: ignore[arg-type]
+
+    return _with_constants(predicate, converted)
+
+
+def _with_constants(predicate: plan.Predicate, replace: Callable[[plan.Constant], plan.Constant]) -> plan.Predicate:
+    """Return a predicate with all constants replaced that columns are compared with."""
+    match predicate:
+        case plan.Constant():
+            return replace(predicate)
+        case plan.Compare():
+            left, right = _with_constants(predicate.left, replace), _with_constants(predicate.right, replace)
+            return plan.Compare(left, predicate.operator, right, predicate.as_doubles)
+        case plan.InSet():
+            value = _with_constants(predicate.value, replace)
+            return plan.InSet(value, tuple(replace(item) for item in predicate.items), predicate.has_null)
+        case plan.IsNull():
+            return plan.IsNull(_with_constants(predicate.value, replace))
+        case plan.Not():
+            return plan.Not(_with_constants(predicate.predicate, replace))
+        case plan.All():
+            return plan.All(tuple(_with_constants(part, replace) for part in predicate.parts))
+        case plan.Any():
+            return plan.Any(tuple(_with_constants(part, replace) for part in predicate.parts))
+    return predicate
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _exact(value: Any) -> Fraction | None:
+    """Return a constant as an exact number, times in nanoseconds since 1970; None if it is none, or not finite."""
+    if isinstance(value, datetime):
+        elapsed = (value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH
+        return Fraction(((elapsed.days * 86400 + elapsed.seconds) * 10**6 + elapsed.microseconds) * 1000)
+    if isinstance(value, date):
+        return Fraction((value - _EPOCH.date()).days * 24 * 3600 * 10**9)
+    if isinstance(value, bool) or value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    return Fraction(value) if isinstance(value, int | float | Decimal) else None
+
+
+def is_piecewise(predicate: plan.Predicate) -> bool:
+    """Whether a predicate's value changes only at its constants: no arithmetic on the column."""
+    match predicate:
+        case plan.Compare():
+            return all(isinstance(part, plan.Column | plan.Constant) for part in (predicate.left, predicate.right))
+        case plan.InSet() | plan.IsNull():
+            return isinstance(predicate.value, plan.Column)
+        case plan.Not():
+            return is_piecewise(predicate.predicate)
+        case plan.All() | plan.Any():
+            return all(is_piecewise(part) for part in predicate.parts)
+    return False
+
+
+def number_constants(predicate: plan.Predicate) -> Iterable[Any]:
+    """Yield the constants that a predicate compares its column with."""
+    match predicate:
+        case plan.Constant():
+            if predicate.value is not None:
+                yield predicate.value
+        case plan.Compare():
+            yield from number_constants(predicate.left)
+            yield from number_constants(predicate.right)
+        case plan.InSet():
+            for item in predicate.items:
+                yield from number_constants(item)
+        case plan.Not():
+            yield from number_constants(predicate.predicate)
+        case plan.All() | plan.Any():
+            for part in predicate.parts:
+                yield from number_constants(part)
+
+
+def integer_cuts(constant: Fraction) -> list[int]:
+    """Return the integers from which on `>= constant` and `> constant` hold, as far as they fit 64 bits."""
+    cuts = (math.ceil(constant), math.floor(constant) + 1)
+    return [cut for cut in cuts if -(2**63) < cut < 2**63]
+
+
+def float_cuts(constant: Any) -> list[float]:
+    """Return the doubles from which on `>= constant` and `> constant` hold."""
+    if isinstance(constant, float):
+        nearest = constant
+    else:
+        try:
+            nearest = float(constant)
+        except OverflowError:
+            return [math.inf] if constant > 0 else []
+    at_least = nearest if nearest >= constant else math.nextafter(nearest, math.inf)
+    above = at_least if at_least > constant else math.nextafter(at_least, math.inf)
+    return [at_least, above]
+
+
+def stored_numbers(array: pa.Array) -> tuple[IntArray, IntArray]:
+    """Return an array's stored numbers as int64 or float64, and which are valid (empty if all are)."""
+    data_type = array.type
+    is_valid = np.empty(0, np.bool_)
+    if array.null_count:
+        is_valid = pc.is_valid(array).to_numpy(zero_copy_only=False)
+    if pa.types.is_decimal128(data_type):
+        words = np.frombuffer(array.buffers()[1], np.int64)
+        return words[2 * array.offset : 2 * (array.offset + len(array)) : 2], is_valid
+    if pa.types.is_timestamp(data_type) or pa.types.is_date64(data_type):
+        array = array.view(pa.int64())
+    elif pa.types.is_date32(data_type):
+        array = array.view(pa.int32())
+    width = array.type.bit_width // 8
+    raw = np.frombuffer(array.buffers()[1], array.type.to_pandas_dtype())
+    values = raw[array.offset : array.offset + len(array)]
+    if width == 8 and not pa.types.is_unsigned_integer(array.type):
+        return values, is_valid
+    return values.astype(np.float64 if pa.types.is_floating(array.type) else np.int64), is_valid
