@@ -29,6 +29,7 @@ def match(
     order_by: Sequence[str] = (),
     shape: Shape = "matches",
     plan: PlanName = "auto",
+    prune: bool | None = None,
     watermark: str | None = None,
     ordering: Ordering = "time",
     unbounded: bool = False,
@@ -46,6 +47,8 @@ def match(
         shape: "matches", one row per match, or "events", one row per matched event.
         plan: for batches, "keys" (one task for many keys, needs PARTITION BY), "shards" (one task for each piece
             of the timeline, needs WITHIN), "single" (one task) or "auto", which chooses; `explain` tells why.
+        prune: for batches, whether rows are left out near which an event does not occur that every match needs. The
+            events are read twice for that; None decides by where they come from.
         watermark: for streams, how late events may be, as "10 seconds", if the DataFrame has no watermark yet.
         ordering: for streams, "time": events wait until the watermark passes them, and matches are those of a
             batch; or "arrival": nothing waits, and an event older than one before it is late.
@@ -55,12 +58,14 @@ def match(
     if prepared.frame.isStreaming:
         if plan != "auto":
             raise DataError(f"plan='{plan}' is for batch DataFrames", "leave it out: streams have a plan of their own")
+        if prune is not None:
+            raise DataError(f"prune={prune} is for batch DataFrames", "leave it out: streams are read once")
         return spark_stream.match(prepared, watermark=watermark, ordering=ordering, unbounded=unbounded)
     given = {"watermark": watermark is not None, "ordering": ordering != "time", "unbounded": unbounded}
     for name, is_given in given.items():
         if is_given:
             raise DataError(f"{name} is for streaming DataFrames, and this is none", "leave it out")
-    return spark_batch.match(spark_batch.planned(prepared, plan))
+    return spark_batch.match(spark_batch.planned(prepared, plan, prune=prune))
 
 
 def matcher(query: Query | str, **options: Any) -> Callable[[DataFrame], DataFrame]:
@@ -76,6 +81,7 @@ def explain(
     time_column: str | None = None,
     order_by: Sequence[str] = (),
     plan: PlanName = "auto",
+    prune: bool | None = None,
 ) -> str:
     """Return how a query would run over a DataFrame, in words, with the filter that reaches the scan."""
     prepared = prepare(
@@ -83,4 +89,4 @@ def explain(
     )
     if prepared.frame.isStreaming:
         return spark_stream.described(prepared)
-    return spark_batch.described(spark_batch.planned(prepared, plan))
+    return spark_batch.described(spark_batch.planned(prepared, plan, prune=prune))

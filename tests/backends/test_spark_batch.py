@@ -16,7 +16,10 @@ import ceql
 from ceql.errors import DataError, QueryError
 
 pytest.importorskip("pyspark.sql")
+from pyspark.sql import functions as F  # noqa: N812
+
 import ceql.spark
+from ceql.backends import spark_pruning
 
 pytestmark = [
     pytest.mark.spark,
@@ -117,6 +120,8 @@ def test_irrelevant_rows_are_filtered_before_the_exchange(spark: Any) -> None:
         (QUERIES["keys"], {"plan": "shards"}, DataError, "plan='shards' is not possible: the query has PARTITION BY"),
         (QUERIES["strict"], {"plan": "shards", "order_by": ["t"]}, DataError, "shards need WITHIN a time"),
         (QUERIES["sequence"], {"plan": "none"}, ValueError, "unknown plan 'none'"),
+        (QUERIES["two-keys"], {"prune": True}, DataError, "prune=True is not possible: no two different events"),
+        (QUERIES["strict"], {"prune": True, "order_by": ["t"]}, DataError, "prune=True is not possible"),
         (QUERIES["sequence"], {"type_column": "v"}, DataError, "the type column 'v' is of type int64, not string"),
         (QUERIES["sequence"], {"type_column": "kind"}, DataError, "the events have no type column 'kind'"),
         ("SELECT * FROM S WHERE A FILTER A[w > 1]", {}, QueryError, "event type A has no attribute 'w'"),
@@ -416,3 +421,44 @@ def test_shards_are_chosen_where_there_are_cores(spark: Any, monkeypatch: pytest
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", before)
     assert told.startswith("plan: single, because spark.sql.shuffle.partitions = 1 leaves one shard: ")
+
+
+# Rows without a chance
+
+
+def chance(query: str, events: Any, **options: Any) -> str:
+    told = ceql.spark.explain(query, events, order_by=["id"], **options)
+    return next(line for line in told.splitlines() if line.startswith("rows without a chance: ")).partition(": ")[2]
+
+
+def test_rows_without_a_chance_are_left_out_where_reading_twice_is_cheap(
+    spark: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query, folder = QUERIES["sequence"], str(tmp_path / "events")
+    frame(spark).write.parquet(folder)
+    stored = spark.read.parquet(folder)
+    assert "bytes of events are few" in chance(query, stored)
+    monkeypatch.setattr(spark_pruning, "MIN_BYTES", 1)
+    left_out = "left out if one of 2 events that every match needs is not near"
+    plain_frames = [stored, stored.where("v > 0").select("*", (F.col("v") + 1).alias("w")), stored.union(stored)]
+    assert all(chance(query, one).startswith(left_out) for one in plain_frames)
+    assert chance(query, stored, prune=False) == "kept, because that was asked for"
+    assert chance(query, frame(spark), prune=True).startswith(left_out)
+    computed = {
+        "a join": stored.join(frame(spark).select("id"), "id"),
+        "a limit, whose rows may be others the second time": stored.limit(20),
+        "chance": stored.where(F.rand() < 2),
+        "a function in Python": stored.withColumn("w", F.udf(str)("s")),
+        "text": spark.read.schema(stored.schema).json(str(tmp_path)),
+        "rows of the driver": frame(spark),
+    }
+    assert {
+        why: chance(query, one).startswith("kept, because the rows do not come straight")
+        for why, one in computed.items()
+    } == dict.fromkeys(computed, True)
+    found = ceql.spark.match(query, stored, order_by=["id"])
+    assert "LeftSemi" in found._jdf.queryExecution().toString()
+    assert same_rows(found, ceql.match(query, pa.Table.from_pylist(events(), SCHEMA), order_by=["t"]))
+    cached = frame(spark).cache()
+    assert chance(query, cached).startswith(left_out)
+    cached.unpersist()

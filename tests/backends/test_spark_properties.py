@@ -30,7 +30,10 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
 import ceql.spark
+from ceql.backends import spark_pruning
 from ceql.backends.spark_batch import _why_not_keys, _why_not_shards
+from ceql.backends.spark_predicates import needed_conditions
+from ceql.backends.spark_query import prepare
 from ceql.backends.spark_shards import MEASURE, _measured
 from ceql.syntax.plan import AttributeWindow
 
@@ -103,6 +106,11 @@ def plans(query: ceql.Query) -> list[str]:
     return ["single", *(name for name, reason in why_not.items() if reason is None)]
 
 
+def prunings(query: ceql.Query) -> st.SearchStrategy[bool | None]:
+    is_possible = len(needed_conditions(query, "type", TYPES)) > 1
+    return st.sampled_from([True, None]) if is_possible else st.none()
+
+
 def multiset(rows: Rows) -> Counter[str]:
     return Counter(json.dumps(row, sort_keys=True) for row in rows)
 
@@ -171,6 +179,7 @@ def test_spark_equals_the_engine_equals_the_definitions(
                     order_by=order_by,
                     plan=plan,  # type: ignore[arg-type]
                     shape=shape,
+                    prune=data.draw(prunings(unlimited)),
                 )
                 for plan in plans(unlimited)
             }
@@ -316,14 +325,15 @@ def pairs(rows: Rows) -> Counter[tuple[int, int]]:
 
 
 @pytest.mark.usefixtures("new_york")
-def test_shards_measure_every_type_of_attribute(spark: Any) -> None:
+@pytest.mark.parametrize("options", [{"plan": "shards"}, {"prune": True}], ids=str)
+def test_every_type_of_attribute_is_measured(spark: Any, options: dict[str, Any]) -> None:
     found, expected = {}, {}
     with runtime(spark, 6, 3):
         for name, (window, _, _) in MEASURES.items():
             query, table = f"SELECT a[id], b[id] FROM S WHERE A AS a ; B AS b {window}", measured(name)
             expected[name] = pairs(ceql.match(query, table, order_by=[name]).to_arrow().to_pylist())
             shuffled = table.take(random.Random(5).sample(range(len(table)), len(table)))
-            matches = ceql.spark.match(query, frame(spark, shuffled), order_by=["id"], plan="shards")
+            matches = ceql.spark.match(query, frame(spark, shuffled), order_by=["id"], **options)
             found[name] = matches.select("a", "b")
         rows = collected(found)
     assert {name: pairs(one) for name, one in rows.items()} == expected
@@ -356,3 +366,38 @@ def test_a_halo_holds_the_window_and_no_more(spark: Any) -> None:
     assert {name: expected[name] - rows[name] for name in MEASURES} == {name: Counter() for name in MEASURES}
     exact = [name for name in MEASURES if name not in ROUNDED]
     assert {name: rows[name] for name in exact} == {name: expected[name] for name in exact}
+
+
+SPARSE = {
+    "time": ("SELECT * FROM S WHERE A AS a ; B AS b WITHIN 2 [t]", lambda event: abs(event["t"] - 50) < 6),
+    "key": ("SELECT * FROM S WHERE A AS a ; B AS b PARTITION BY [k]", lambda event: event["k"] == 3),
+    "both": (
+        "SELECT * FROM S WHERE A AS a ; B AS b PARTITION BY [k] WITHIN 2 [t]",
+        lambda event: event["k"] == 3 and abs(event["t"] - 50) < 6,
+    ),
+    "never": ("SELECT * FROM S WHERE A AS a ; B AS b ; C AS c", lambda _: False),
+}
+
+
+@pytest.mark.parametrize("n_slots", [None, 4])
+@pytest.mark.parametrize("name", SPARSE)
+def test_only_rows_near_a_rare_event_are_left(
+    spark: Any, name: str, n_slots: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if n_slots is not None:
+        monkeypatch.setattr(spark_pruning, "N_SLOTS", n_slots)
+    events = [
+        {"type": "B" if number == 253 else "A", "x": None, "s": None, "t": number // 5, "k": number % 5, "id": number}
+        for number in range(500)
+    ]
+    (query, is_near), table = SPARSE[name], kernel_runner.table(events, TYPES)
+    prepared = prepare(
+        query, frame(spark, table), type_column="type", time_column=None, order_by=["id"], shape="matches"
+    )
+    left = {row.id for row in spark_pruning.pruned(prepared, prepared.frame).collect()}
+    matches = ceql.match(query, table, order_by=["id"]).to_arrow().to_pylist()
+    assert {event["id"] for match in matches for event in (match["a"], match["b"])} <= left
+    if n_slots is None:
+        assert left <= {event["id"] for event in events if is_near(event)}
+    elif name != "never":
+        assert len(left) > len(matches)

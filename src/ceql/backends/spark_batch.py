@@ -7,7 +7,8 @@ Three plans:
 Either way a task reads Arrow batches and yields Arrow batches, holding one of each and the state of its session.
 
 Only columns that the query can see are read, and rows that satisfy none of its predicates are dropped in the
-JVM where the language allows it; that filter reaches the scan. What is left is decided by the engine.
+JVM where the language allows it; that filter reaches the scan. Where it pays, rows are dropped as well that
+have no chance (see `spark_pruning`). What is left is decided by the engine.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own document
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DataType, DoubleType, FloatType
 
-from ceql.backends import spark_shards
+from ceql.backends import spark_pruning, spark_shards
 from ceql.backends.spark_predicates import quoted
 from ceql.backends.spark_query import STREAM, Prepared
 from ceql.backends.spark_worker import map_batches
@@ -43,13 +44,17 @@ MIN_CORES_FOR_SHARDS = 8
 
 @dataclass(frozen=True)
 class Job:
-    """How a query is going to run over a DataFrame; `events` are the rows that it needs."""
+    """How a query is going to run over a DataFrame; `events` are the rows that satisfy a predicate.
+
+    `why_not_pruned` says why those of them are kept that have no chance, None if they are left out.
+    """
 
     prepared: Prepared
     plan: str
     reason: str
     events: DataFrame
     n_shards: int
+    why_not_pruned: str | None
 
     @property
     def query(self) -> Query:
@@ -80,8 +85,8 @@ def _task_options(job: Job) -> dict[str, Any]:
     }
 
 
-def planned(prepared: Prepared, plan: PlanName) -> Job:
-    """Return the plan for a query over DataFrames; `DataError` if the one asked for is not possible."""
+def planned(prepared: Prepared, plan: PlanName, *, prune: bool | None = None) -> Job:
+    """Return the plan for a query over DataFrames; `DataError` if what was asked for is not possible."""
     if plan not in PLANS:
         raise ValueError(f"unknown plan {plan!r}: choose one of {', '.join(PLANS)}")
     frame = prepared.frame
@@ -93,12 +98,25 @@ def planned(prepared: Prepared, plan: PlanName) -> Job:
     n_shards = int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     if chosen == "shards" and n_shards == 1:
         chosen, reason = "single", "spark.sql.shuffle.partitions = 1 leaves one shard"
-    return Job(prepared, chosen, reason, frame, n_shards)
+    return Job(prepared, chosen, reason, frame, n_shards, _why_not_pruned(prepared, prune=prune))
+
+
+def _why_not_pruned(prepared: Prepared, *, prune: bool | None) -> str | None:
+    if prune is False:
+        return "that was asked for"
+    why_not = spark_pruning.why_not_possible(prepared)
+    if prune is None:
+        return why_not or spark_pruning.why_not_worthwhile(prepared)
+    if why_not is not None:
+        raise DataError(f"prune=True is not possible: {why_not}", "leave it out")
+    return None
 
 
 def arranged(job: Job) -> DataFrame:
     """Return the rows brought to their tasks, and in order within each."""
     events, window = job.events, job.query.plan.window
+    if job.why_not_pruned is None:
+        events = spark_pruning.pruned(job.prepared, events)
     if job.plan == "keys":
         events = events.repartition(*(job.prepared.key_column(name) for name in job.query.plan.partition_by))
     elif job.plan == "shards":
@@ -181,8 +199,17 @@ def described(job: Job) -> str:
             f"order: {', '.join(job.prepared.order)}{ties}",
             f"columns read: {', '.join(name for name in job.events.columns if name != STREAM)}",
             f"row filter: {_filter_in_words(job)}",
+            f"rows without a chance: {_pruning_in_words(job)}",
         ]
     )
+
+
+def _pruning_in_words(job: Job) -> str:
+    """Return whether rows are left out for want of events near them."""
+    if job.why_not_pruned is not None:
+        return f"kept, because {job.why_not_pruned}"
+    n_needed = spark_pruning.n_needed(job.prepared)
+    return f"left out if one of {n_needed} events that every match needs is not near; that reads the events twice"
 
 
 def _filter_in_words(job: Job) -> str:

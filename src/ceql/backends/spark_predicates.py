@@ -36,6 +36,7 @@ from pyspark.sql.types import DecimalType
 
 from ceql.automaton.cea import Guard
 from ceql.automaton.lazy import Alphabet
+from ceql.automaton.needed import needed_guards
 from ceql.automaton.predicates import Event, evaluate
 from ceql.engine.classes import columns_of
 from ceql.engine.recognizer import may_drop_irrelevant
@@ -82,7 +83,7 @@ def row_filter(
         types: the columns of the DataFrame.
         stream_column: the column that holds the names of streams, where there are several.
     """
-    if isinstance(query.plan.window, plan.EventsWindow) or not may_drop_irrelevant(query.automaton):
+    if not _may_leave_rows_out(query):
         return None
     guards = Alphabet.of(query.automaton).guards
     translations = [_of_guard(query, guard, Translation(type_column, types, stream_column)) for guard in guards]
@@ -91,6 +92,25 @@ def row_filter(
     exact = _any_of(translations, certain)
     at_scan = None if simple == certain else _any_of(translations, simple)
     return exact if exact is None or at_scan is None else at_scan & exact
+
+
+def needed_conditions(
+    query: Query, type_column: str | None, types: Mapping[str, pa.DataType], *, stream_column: str | None = None
+) -> list[Column]:
+    """Return conditions each of which some row of every match satisfies; none if no row may be left out."""
+    if not _may_leave_rows_out(query):
+        return []
+    conditions = []
+    for guard in needed_guards(query.automaton):
+        translation = _of_guard(query, guard, Translation(type_column, types, stream_column))
+        certain = translation.weakened(guard, translation.is_certain)
+        if certain is not None:
+            conditions.append(translation.condition(certain))
+    return conditions
+
+
+def _may_leave_rows_out(query: Query) -> bool:
+    return not isinstance(query.plan.window, plan.EventsWindow) and may_drop_irrelevant(query.automaton)
 
 
 def predicate_column(

@@ -70,6 +70,13 @@ def _measured(window: AttributeWindow, data_type: pa.DataType) -> tuple[Column, 
     if pa.types.is_decimal(data_type):
         # A sum with too many digits is rounded, and a cut as well when it is compared with one.
         return column, F.try_add(measure, F.lit(min(Decimal(math.ceil(size)), MAX_DECIMAL)))
+    units, length = whole_units(window, data_type)
+    return units, F.try_add(measure, F.lit(length).cast("long"))
+
+
+def whole_units(window: AttributeWindow, data_type: pa.DataType) -> tuple[Column, int]:
+    """Return what a window over whole numbers, times or days measures, as a long, and the window in the same unit."""
+    column, size = F.col(quoted(window.attribute)), Fraction(window.size)
     if pa.types.is_timestamp(data_type):
         units = F.unix_micros(column) if data_type.tz is not None else local_micros(column)
         size /= 1000
@@ -78,7 +85,7 @@ def _measured(window: AttributeWindow, data_type: pa.DataType) -> tuple[Column, 
         size /= 24 * 3600 * 10**9
     else:
         units = column.cast("long")
-    return units, F.try_add(measure, F.lit(min(math.ceil(size), 2**63 - 1)).cast("long"))
+    return units, min(math.ceil(size), 2**63 - 1)
 
 
 def local_micros(column: Column) -> Column:

@@ -1,0 +1,38 @@
+"""Which events every match needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ceql.automaton.cea import CEA, TRUE, Guard, Transition
+
+
+def needed_guards(cea: CEA) -> tuple[Guard, ...]:
+    """Return guards each of which some event of every match satisfies, in the order of one of the matches."""
+    # What every way from the initial to the final state needs, any one of them has.
+    way = _way(cea, cea.transitions)
+    return tuple(guard for guard in dict.fromkeys(way) if guard != TRUE and not _is_avoidable(cea, guard))
+
+
+def _is_avoidable(cea: CEA, guard: Guard) -> bool:
+    return bool(_way(cea, (one for one in cea.transitions if one.guard != guard)))
+
+
+def _way(cea: CEA, transitions: Iterable[Transition]) -> list[Guard]:
+    """Return the guards on a shortest way from the initial to the final state; none if there is no way."""
+    outgoing: dict[int, list[Transition]] = {}
+    for one in transitions:
+        outgoing.setdefault(one.source, []).append(one)
+    came_by: dict[int, Transition] = {}
+    pending = [cea.initial]
+    for state in pending:
+        for one in outgoing.get(state, ()):
+            if one.target != cea.initial and one.target not in came_by:
+                came_by[one.target] = one
+                pending.append(one.target)
+    guards: list[Guard] = []
+    state = cea.final
+    while state in came_by:
+        guards.append(came_by[state].guard)
+        state = came_by[state].source
+    return guards[::-1]
