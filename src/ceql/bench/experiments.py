@@ -255,11 +255,13 @@ def _memory(dataset: Dataset, scale: Scale) -> Iterable[Case]:
 
 
 def _spark(dataset: Dataset, scale: Scale) -> Iterable[Case]:
-    """Spark divides the timeline or the keys, but CONSUME BY ANY forbids both; so one query only has it."""
-    queries = [(sequence(dataset, 3, has_output=False), EXHAUSTIVE)]
+    """The same queries, but for CONSUME BY ANY where it has no effect, or forbids to divide the keys."""
+    lengths = scale.lengths if dataset is Dataset.stocks else (scale.lengths[0], scale.lengths[-1])
+    queries = [(sequence(dataset, n), CONSUMING) for n in lengths]
+    queries += [(sequence(dataset, n, has_output=False), EXHAUSTIVE) for n in lengths]
     if dataset is Dataset.stocks:
-        queries += [(sequence(dataset, 24, has_output=False), EXHAUSTIVE)]
-        queries += [(stock_query(3), EXHAUSTIVE), (sequence(dataset, 3), CONSUMING)]
+        others = [stock_query(number) for number in range(1, 8)]
+        queries += [(query, EXHAUSTIVE if "PARTITION BY" in query.text else CONSUMING) for query in others]
     for master in MASTERS:
         for system in (ON_SPARK, FLOOR):
             for query, conditions in queries:
