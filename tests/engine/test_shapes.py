@@ -52,6 +52,24 @@ def test_one_none_or_several_events_of_a_variable() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM S WHERE A AS a ; B AS b ; C AS c",
+        "SELECT * FROM S WHERE A AS a ; (B AS b OR A AS c) ; C AS d",
+        "SELECT * FROM S WHERE A AS a ; (B+ AS b OR A AS c) ; C AS d",
+        "SELECT * FROM S WHERE (A AS a ; B) AS b ; C AS c",
+        "SELECT b FROM S WHERE (A AS a OR B AS b) ; C",
+    ],
+)
+def test_a_row_does_not_depend_on_the_matches_beside_it(query: str) -> None:
+    alone, by_two, together = (
+        Session(query, chunk_size=size).feed(EVENTS).to_arrow().to_pylist() for size in (1, 2, 100)
+    )
+    assert alone == by_two == together
+    assert len(alone) >= 2
+
+
 def test_attributes_are_those_that_select_lists() -> None:
     query = "SELECT a[n], b, C[t, n] FROM S WHERE A AS a ; B AS b ; C"
     schema = ceql.match(query, EVENTS).schema
