@@ -21,6 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import ceql.spark
 from ceql.backends import spark_stream
+from ceql.backends.spark_query import prepare
 
 pytestmark = [
     pytest.mark.spark,
@@ -181,6 +182,33 @@ def test_a_stream_that_is_stopped_and_started_again_gives_the_matches_of_a_batch
             assert len(expected) > 4, name
             assert sink.metrics["matches"] == len(expected)
             assert sink.metrics["late_events"] == 0
+
+
+def test_a_state_that_is_split_into_parts_gives_the_matches_of_a_batch(spark: Any, tmp_path: Path) -> None:
+    query = "SELECT * FROM S WHERE A AS x ; B AS y PARTITION BY [k] WITHIN 60 seconds"
+    folder, sink = Folder(tmp_path / "in"), Sink(tmp_path / "checkpoint")
+    arriving = disordered([{**row, "k": row["id"] % 9} for row in events()], 4)
+
+    def run() -> int:
+        """Go on with all files that there are; return how many parts are kept after it."""
+        options: dict[str, Any] = {"type_column": "type", "time_column": "t", "order_by": ["id"], "shape": "matches"}
+        prepared = prepare(query, folder.stream(spark), **options)
+        options = {"watermark": "5 seconds", "ordering": "time", "unbounded": False, "n_shards": 2}
+        sink.run(spark_stream.match(prepared, **options, max_part_bytes=100))
+        state = spark.read.format("statestore").option("path", str(sink.path))
+        n_parts: int = state.option("stateVarName", "parts").load().count()
+        return n_parts
+
+    folder.put(arriving[:30])
+    folder.put(arriving[30:60])
+    assert run() > 2
+    folder.put(arriving[60:])
+    folder.put([at(1000, "Z", id=1000)])
+    assert run() == 0
+    expected = shown(ceql.spark.match(query, folder.batch(spark), time_column="t", order_by=["id"]))
+    assert sorted(sink.rows) == sorted(expected)
+    assert len(expected) > 4
+    assert sink.metrics["late_events"] == 0
 
 
 @pytest.mark.parametrize("whose", ["one for all", "one each"])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from math import inf, nan
@@ -16,184 +15,36 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-import ceql
 import strategies
-from ceql.engine.session import Session
 from ceql.errors import SnapshotError
-from ceql.syntax import ast
-from ceql.syntax.ast import Consumption
-from ceql.syntax.plan import AttributeWindow
 from reference import valuations
 
 pytest.importorskip("pyspark.sql")
 from ceql.backends import stream_task
-from ceql.backends.stream_rows import MAX_PACKED_ROWS, SHARD, TIME, from_bytes, packed, to_frame
+from ceql.backends.stream_rows import MAX_PACKED_ROWS, SHARD, from_bytes, packed, to_frame
 from ceql.backends.stream_task import Shard, StreamTask
+from stream_shards import (
+    FAR,
+    MAX_MATCHES,
+    MICROS,
+    SCHEMA,
+    START,
+    Events,
+    Stream,
+    arrivals,
+    at,
+    blobs_of,
+    by_time,
+    cut,
+    expected,
+    fed,
+    micros,
+    multiset,
+    task_of,
+    timed_queries,
+)
 
-START = 1_704_067_200_000_000
-MICROS = pa.timestamp("us", "UTC")
-SCHEMA = pa.schema([*strategies.SCHEMA, ("at", MICROS), ("id", pa.int64())])
-MAX_MATCHES = 300
-FAR = 4_000_000_000_000
 MAX_HEADER_BYTES = 2000
-SNAPSHOT = b"CEQLSNAP"
-Events = list[dict[str, Any]]
-Rows = list[dict[str, Any]]
-
-
-def task_of(query: str, schema: pa.Schema = SCHEMA, **changes: Any) -> StreamTask:
-    """Return what shards are told of a query over events that are ordered by time, then `id`."""
-    plan = ceql.compile(query, schema, time_column="at").plan
-    is_timed = isinstance(plan.window, AttributeWindow)
-    task = StreamTask(
-        query=query,
-        shape="matches",
-        type_column="type",
-        time_column="at",
-        order_by=("id",),
-        order=("at", "id"),
-        ties=("type", "x", "s", "k"),
-        stream_column=None,
-        sources=("S",),
-        columns=tuple(f"{one.name} {one.type}" for one in schema),
-        id_columns=("at", "id", "k"),
-        ordering="time",
-        n_shards=3 if plan.partition_by and plan.consumption is not Consumption.ANY else 1,
-        window_micros=-(-int(plan.window.size) // 1000) if isinstance(plan.window, AttributeWindow) else None,
-    )
-    assert is_timed == (task.window_micros is not None)
-    return replace(task, **changes)
-
-
-def table(events: Events, schema: pa.Schema = SCHEMA) -> pa.Table:
-    return pa.Table.from_pylist(events, schema)
-
-
-def blobs_of(events: Events, schema: pa.Schema = SCHEMA) -> list[bytes]:
-    """Return events of one shard as they come from the packing side."""
-    rows = table(events, schema)
-    batch = rows.append_column(TIME, rows["at"].cast(MICROS)).append_column(
-        SHARD, pa.array([0] * len(rows), pa.int32())
-    )
-    return [blob for part in packed(iter(batch.to_batches())) for blob in part["rows"].to_pylist()]
-
-
-@dataclass
-class Stream:
-    """Shards as Spark runs them: micro-batches, a watermark that follows the events, timers."""
-
-    task: StreamTask
-    delay: int
-    schema: pa.Schema = SCHEMA
-    watermark: int = 0
-    states: dict[int, tuple[bytes | None, list[bytes]]] = field(default_factory=dict)
-    timers: dict[int, int] = field(default_factory=dict)
-    found: Rows = field(default_factory=list)
-    n_events: int = 0
-    n_late: int = 0
-    highest: int = 0
-
-    def batch(self, events: Events, *, until: int = 0) -> None:
-        """Run a micro-batch; `until` is the time of a row that no shard gets to see."""
-        by_shard: dict[int, Events] = {}
-        for event in events:
-            if self.task.n_shards == 1 or event["k"] is not None:
-                by_shard.setdefault(hash(event.get("k")) % self.task.n_shards, []).append(event)
-        for shard, own in by_shard.items():
-            self._step(shard, own)
-        for shard, timer in list(self.timers.items()):
-            if timer <= self.watermark:
-                self._step(shard, [])
-        self.highest = max([self.highest, until, *(micros(event) for event in events)])
-
-    def advance(self) -> None:
-        """Let the watermark follow, as it does between micro-batches."""
-        self.watermark = max(self.watermark, self.highest // 1000 - self.delay)
-
-    def finish(self) -> None:
-        """Let all events pass the watermark and all windows end, by rows that no shard gets to see."""
-        self.batch([], until=FAR * 1000)
-        self.advance()
-        while any(timer <= self.watermark for timer in self.timers.values()):
-            self.batch([])
-
-    def _step(self, number: int, events: Events) -> None:
-        shard = Shard(self.task, *self.states.get(number, (None, [])))
-        for batch in shard.step(blobs_of(events, self.schema) if events else [], self.watermark):
-            self.found += batch.to_pylist()
-        self.states[number] = shard.session_blob, shard.event_blobs
-        self.timers.pop(number, None)
-        if shard.timer is not None:
-            assert shard.timer > self.watermark, "a timer in the past would never rest"
-            self.timers[number] = shard.timer
-        self.n_events += shard.n_events
-        self.n_late += shard.n_late
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes that are kept for what is open or waits; the headers stay."""
-        return sum(
-            len((session or b"").partition(SNAPSHOT)[2]) + sum(map(len, events))
-            for session, events in self.states.values()
-        )
-
-
-def micros(event: dict[str, Any]) -> int:
-    return int((event["at"] - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(microseconds=1))
-
-
-def multiset(rows: Rows) -> Counter[str]:
-    return Counter(map(repr, rows))
-
-
-def expected(task: StreamTask, events: Events, schema: pa.Schema = SCHEMA) -> Rows:
-    """Return what the engine finds in all events at once."""
-    return fed(task, sorted(events, key=by_time), schema)
-
-
-def fed(task: StreamTask, events: Events, schema: pa.Schema = SCHEMA) -> Rows:
-    rows: Rows = Session(task.query, **task.options()).feed(table(events, schema)).to_arrow().to_pylist()
-    return rows
-
-
-def by_time(event: dict[str, Any]) -> Any:
-    return event["at"], event["id"]
-
-
-@st.composite
-def timed_queries(draw: Any, unit: int) -> ast.Query:
-    """Return a query whose window, if it has one by attribute, is a duration on `at`."""
-    tree: ast.Query = draw(strategies.queries(depth=4))
-    if draw(st.booleans()):
-        tree = replace(tree, formula=draw(strategies.rich_formulas(3)), select=replace(tree.select, selected=None))
-    if isinstance(tree.window, ast.AttributeWindow) or draw(st.booleans()):
-        size = draw(st.sampled_from([2, 0, 1, 5, 40])) * unit
-        tree = replace(tree, window=ast.DurationWindow(((size, "microseconds"),)))
-    return replace(tree, limit=draw(st.sampled_from([None, None, 1, 2])))
-
-
-@st.composite
-def arrivals(draw: Any, unit: int, max_lateness: int) -> Events:
-    """Return events in the order in which they arrive: each up to so many units after its time."""
-    events = draw(strategies.events(12))
-    start = datetime.fromtimestamp(START // 10**6, UTC)
-    placed = [
-        {**event, "at": start + timedelta(microseconds=event["t"] * unit), "id": number}
-        for number, event in enumerate(events)
-    ]
-    late = draw(st.lists(st.integers(0, max_lateness), min_size=len(placed), max_size=len(placed)))
-    return [event for _, event in sorted(zip(late, placed, strict=True), key=lambda pair: pair[0] + pair[1]["t"])]
-
-
-def cut(draw: Any, events: Events) -> Iterator[tuple[Events, bool]]:
-    """Yield micro-batches, some of them empty, and whether the watermark moves on after each."""
-    done = 0
-    while done < len(events):
-        size = draw(st.sampled_from([3, 2, 1, 5, 0]))
-        yield events[done : done + size], draw(st.sampled_from([True, True, False]))
-        done += size
-
-
 UNITS = st.sampled_from([1_000_000, 1_500, 1])
 
 
@@ -221,7 +72,7 @@ def test_a_stream_finds_what_a_batch_finds_in_the_events_that_are_not_late(
     stream.finish()
     assert multiset(stream.found) == multiset(expected(task, on_time))
     assert (stream.n_events, stream.n_late) == (n_seen, n_late)
-    assert all(waiting == [] for _, waiting in stream.states.values())
+    assert all(waiting == [] for _, waiting, _ in stream.states.values())
     if task.window_micros is not None:
         assert stream.n_bytes == 0
         assert stream.timers == {}
@@ -277,11 +128,6 @@ def test_by_arrival_nothing_waits_and_what_is_older_than_the_last_event_is_late(
         assert stream.n_bytes == 0
 
 
-def at(seconds: float, event_type: str = "A", **attributes: Any) -> dict[str, Any]:
-    moment = datetime.fromtimestamp(START // 10**6, UTC) + timedelta(seconds=seconds)
-    return {"type": event_type, "at": moment, "id": int(seconds * 1000), "k": 1, "t": 0, **attributes}
-
-
 QUERY = "SELECT * FROM S WHERE A AS u ; B AS v PARTITION BY [k] WITHIN 6 seconds"
 
 
@@ -324,7 +170,7 @@ def test_duplicates_are_events_of_their_own() -> None:
 
 
 def test_a_step_without_events_does_nothing() -> None:
-    shard = Shard(task_of(QUERY), None, [])
+    shard = Shard(task_of(QUERY), None, [], {})
     assert list(shard.step([], 0)) == []
     assert list(shard.step(blobs_of([]), START // 1000)) == []
     assert (shard.event_blobs, shard.timer, shard.n_events) == ([], None, 0)
@@ -446,16 +292,16 @@ def test_ties_are_ordered_by_values_of_any_type(name: str, seed: int) -> None:
     assert [row["id"] for row in stream.found] == list(range(len(values)))
 
 
-def held_state(task: StreamTask) -> tuple[bytes, list[bytes]]:
+def held_state(task: StreamTask) -> tuple[bytes, list[bytes], dict[str, bytes]]:
     """Return the state of a shard with an open match and an event that waits."""
     stream = Stream(task, 5000)
     stream.batch([at(0), at(7)])
     stream.advance()
     stream.batch([at(8)])
-    ((session, events),) = stream.states.values()
-    assert session is not None
+    ((state, events, parts),) = stream.states.values()
+    assert state is not None
     assert events
-    return session, events
+    return state, events, parts
 
 
 CHANGES = {
@@ -527,23 +373,23 @@ def flipped(blob: bytes, at: int) -> bytes:
 @strategies.some(100)
 def test_a_damaged_state_is_refused(data: st.DataObject) -> None:
     task = task_of(QUERY, n_shards=1)
-    session, events = STATE
+    state, events, parts = STATE
     if data.draw(st.booleans()):
-        session = session[: data.draw(st.integers(0, len(session) - 1))]
+        state = state[: data.draw(st.integers(0, len(state) - 1))]
     else:
-        session = flipped(session, data.draw(st.integers(0, len(session) - 1)))
+        state = flipped(state, data.draw(st.integers(0, len(state) - 1)))
     with pytest.raises(SnapshotError):
-        list(Shard(task, session, events).step([], FAR))
+        list(Shard(task, state, events, parts).step([], FAR))
 
 
 @given(data=st.data())
 @strategies.some(50)
 def test_damaged_events_are_refused(data: st.DataObject) -> None:
-    session, events = STATE
+    state, events, parts = STATE
     place = data.draw(st.integers(0, len(events[0]) - 1))
     damaged = events[0][:place] if data.draw(st.booleans()) else flipped(events[0], place)
     with pytest.raises(SnapshotError, match="damaged"):
-        list(Shard(task_of(QUERY, n_shards=1), session, [damaged, *events[1:]]).step([], FAR))
+        list(Shard(task_of(QUERY, n_shards=1), state, [damaged, *events[1:]], parts).step([], FAR))
 
 
 @pytest.mark.parametrize(
@@ -551,14 +397,15 @@ def test_damaged_events_are_refused(data: st.DataObject) -> None:
     [
         (b"", "not one of ceql"),
         (b"PAR1", "not one of ceql"),
-        (b"CEQLSHRD\x02\x00", "has format 2, this release reads 1"),
-        (b"CEQLSHRD\x01\x00", "damaged"),
-        (b"CEQLSHRD\x01\x00\x02\x00\x00\x00\x01\x00\x00\x00{}", "damaged"),
+        (b"CEQLSHRD\x01\x00", "has format 1, this release reads 2"),
+        (b"CEQLSHRD\x03\x00", "has format 3, this release reads 2"),
+        (b"CEQLSHRD\x02\x00", "damaged"),
+        (b"CEQLSHRD\x02\x00\x02\x00\x00\x00\x01\x00\x00\x00{}", "damaged"),
     ],
 )
 def test_a_foreign_state_is_refused(blob: bytes, message: str) -> None:
     with pytest.raises(SnapshotError, match=message):
-        list(Shard(task_of(QUERY), blob, []).step([], 0))
+        list(Shard(task_of(QUERY), blob, [], {}).step([], 0))
 
 
 STATE = held_state(task_of(QUERY, n_shards=1))

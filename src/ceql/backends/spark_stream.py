@@ -8,6 +8,7 @@ push such a filter below the watermark; it does not push one that is not determi
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -21,8 +22,9 @@ from ceql.backends.spark_predicates import quoted
 from ceql.backends.spark_query import STREAM, WATERMARK, Prepared
 from ceql.backends.spark_shards import local_micros
 from ceql.backends.spark_worker import map_batches
+from ceql.backends.stream_processor import ShardProcessor
 from ceql.backends.stream_rows import EVENTS, LATE, METRICS, PACKED_ROWS, PACKED_SHARD, SHARD, STATE_BYTES, TIME
-from ceql.backends.stream_task import ShardProcessor, StreamTask
+from ceql.backends.stream_task import MAX_PART_BYTES, StreamTask
 from ceql.errors import DataError
 from ceql.syntax import plan as plans
 from ceql.syntax.ast import Consumption
@@ -43,6 +45,7 @@ def match(
     ordering: Ordering,
     unbounded: bool,
     n_shards: int = DEFAULT_SHARDS,
+    max_part_bytes: int = MAX_PART_BYTES,
 ) -> DataFrame:
     """Return the matches as a streaming DataFrame in append mode."""
     if ordering not in ("time", "arrival"):
@@ -53,7 +56,7 @@ def match(
             "without WITHIN the state of a stream grows for ever", "add WITHIN, or allow it with unbounded=True"
         )
     time = _time_attribute(prepared)
-    task = _task(prepared, time, ordering, _n_shards(prepared, n_shards))
+    task = replace(_task(prepared, time, ordering, _n_shards(prepared, n_shards)), max_part_bytes=max_part_bytes)
     blobs = packed_rows(prepared, watermark=watermark, n_shards=task.n_shards)
     event_time = plans.MATCH_END if _has_event_time(prepared, time) else None
     found = blobs.groupBy(PACKED_SHARD).transformWithStateInPandas(
@@ -154,6 +157,7 @@ def _task(prepared: Prepared, time: str, ordering: str, n_shards: int) -> Stream
         id_columns=prepared.id_columns,
         ordering=ordering,
         n_shards=n_shards,
+        keys=prepared.query.plan.partition_by if n_shards > 1 else (),
         window_micros=-(-int(window.size) // 1000) if is_timed else None,  # type: ignore[union-attr]
     )
 

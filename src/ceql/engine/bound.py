@@ -308,6 +308,20 @@ class Bound:
         """Whether nothing is held that a later event could need."""
         return self.recognizer.state.n_nodes == 0
 
+    def key_hashes(self) -> IntArray:
+        """Return the hash of each partition key that has a slot."""
+        return np.empty(0, np.uint64) if self.keys is None else self.keys.hashes()
+
+    def keep_keys(self, is_kept: IntArray) -> None:
+        """Let go of all that belongs to other partition keys than some, told in the order of `key_hashes`."""
+        assert self.keys is not None
+        state = self.recognizer.state
+        state.key_length[: self.keys.n_keys][~is_kept] = 0
+        current = int(state.control[KEY])
+        if current >= 0 and not is_kept[current]:
+            state.active[:] = 0
+        self.expire(self.measure.last)
+
     def _forget_keys(self) -> None:
         """Give the slots of keys without open matches to others; a collection must have come just before."""
         if self.keys is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,11 @@ NO_KEY = -1
 """The slot of events with a NULL in their key: they belong to no partition."""
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+
+
+def key_hashes(columns: list[pa.Array]) -> IntArray:
+    """Return 64 bits for each row, equal for equal keys in every process and release: states are kept by them."""
+    return _hashed(np.stack([_stable_codes(_decoded(column)) for column in columns], axis=1))
 
 
 class KeyEncoder:
@@ -38,8 +44,7 @@ class KeyEncoder:
         codes = np.empty((len(rows), len(columns)), np.int64)
         is_keyed = np.empty(0, np.bool_)
         for index, column in enumerate(columns):
-            if pa.types.is_dictionary(column.type) and _must_decode(column.dictionary):
-                column = column.dictionary_decode()
+            column = _decoded(column)
             codes[:, index] = self._codes(column, index)[rows]
             if column.null_count:
                 is_valid = pc.is_valid(column).to_numpy(zero_copy_only=False)[rows]
@@ -50,6 +55,14 @@ class KeyEncoder:
             self._make_room()
             done, self.n_keys = _look_up(codes, is_keyed, slots, done, self.codes, self.n_keys, self._table)
         return slots
+
+    def hashes(self) -> IntArray:
+        """Return the hash of each key, which is that of `key_hashes`."""
+        codes = self.codes[: self.n_keys].copy()
+        for index, dictionary in enumerate(self.dictionaries):
+            if dictionary:
+                codes[:, index] = np.array([_stable_code(value) for value in dictionary])[codes[:, index]]
+        return _hashed(codes)
 
     def restore(self, codes: IntArray, values: list[list[Any]]) -> None:
         """Take over keys, in place of those that there are."""
@@ -74,23 +87,11 @@ class KeyEncoder:
         self._of_code = [None] * len(self.dictionaries)
 
     def _codes(self, column: pa.Array, index: int) -> IntArray:
-        if pa.types.is_boolean(column.type):
-            return np.asarray(column.cast(pa.int64()).fill_null(0))
-        is_small_decimal = pa.types.is_decimal128(column.type) and column.type.precision <= 18
-        is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or is_small_decimal
-        if is_number or pa.types.is_timestamp(column.type) or pa.types.is_date32(column.type):
-            values, _ = stored_numbers(column)
-            if values.dtype == np.float64:
-                # Equal numbers must have equal bits: there are two zeros and many NaNs.
-                values = np.where(np.isnan(values), np.nan, values + 0.0).view(np.int64)
-            return values
-        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        of_code = self._codes_of(encoded.dictionary, index)
-        indices = encoded.indices
-        if indices.null_count:
-            indices = indices.cast(pa.int64()).fill_null(len(encoded.dictionary))
-        codes: IntArray = of_code[np.asarray(indices)]
-        return codes
+        numbers = _numbers(column)
+        if numbers is not None:
+            return numbers
+        encoded = _encoded(column)
+        return _taken(self._codes_of(encoded.dictionary, index), encoded)
 
     def _codes_of(self, values: pa.Array, index: int) -> IntArray:
         """Return the code of each value of an Arrow dictionary, and 0 for NULL after the last."""
@@ -111,6 +112,62 @@ class KeyEncoder:
             self.codes = grown
             self._table = np.full(_power_of_two(2 * len(grown)), -1, np.int32)
             _index(self.codes, self.n_keys, self._table)
+
+
+def _numbers(column: pa.Array) -> IntArray | None:
+    """Return integers that are equal for equal values; None where the type has no such integers."""
+    if pa.types.is_boolean(column.type):
+        return np.asarray(column.cast(pa.int64()).fill_null(0))
+    is_small_decimal = pa.types.is_decimal128(column.type) and column.type.precision <= 18
+    is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or is_small_decimal
+    if not (is_number or pa.types.is_timestamp(column.type) or pa.types.is_date32(column.type)):
+        return None
+    values, _ = stored_numbers(column)
+    if values.dtype == np.float64:
+        # Equal numbers must have equal bits: there are two zeros and many NaNs.
+        values = np.where(np.isnan(values), np.nan, values + 0.0).view(np.int64)
+    return values
+
+
+def _encoded(column: pa.Array) -> pa.DictionaryArray:
+    return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+
+
+def _taken(of_code: IntArray, encoded: pa.DictionaryArray) -> IntArray:
+    """Return what each value of a dictionary has, row by row; what comes after the last is for NULL."""
+    indices = encoded.indices
+    if indices.null_count:
+        indices = indices.cast(pa.int64()).fill_null(len(encoded.dictionary))
+    taken: IntArray = of_code[np.asarray(indices)]
+    return taken
+
+
+def _stable_codes(column: pa.Array) -> IntArray:
+    numbers = _numbers(column)
+    if numbers is not None:
+        return numbers
+    encoded = _encoded(column)
+    return _taken(np.array([*map(_stable_code, encoded.dictionary.to_pylist()), 0], np.int64), encoded)
+
+
+def _stable_code(value: Any) -> int:
+    """Return 32 bits of a value, as Python's own hash differs between processes."""
+    # What `repr` escapes in strings depends on the release of Python.
+    return zlib.crc32((value if isinstance(value, str) else repr(value)).encode())
+
+
+def _hashed(codes: IntArray) -> IntArray:
+    """Return the codes of each row as one number whose first bits depend on all of theirs."""
+    hashed = np.zeros(len(codes), np.uint64)
+    for index in range(codes.shape[1]):
+        hashed = (hashed ^ codes[:, index].view(np.uint64)) * _MULTIPLIER
+        hashed ^= hashed >> np.uint64(29)
+    return hashed * _MULTIPLIER
+
+
+def _decoded(column: pa.Array) -> pa.Array:
+    must_decode = pa.types.is_dictionary(column.type) and _must_decode(column.dictionary)
+    return column.dictionary_decode() if must_decode else column
 
 
 def _must_decode(values: pa.Array) -> bool:

@@ -166,6 +166,22 @@ class Session:
             self._bound.expire(self._bound.measure.stored(now))
         return self.holds
 
+    def key_hashes(self) -> IntArray:
+        """Return the hash of each partition key that has anything open, as `ceql.engine.keys.key_hashes` gives it."""
+        self._finish()
+        if self._bound is None:
+            return np.empty(0, np.uint64)
+        self._bound.expire(self._bound.measure.last)
+        return self._bound.key_hashes()
+
+    def keep_keys(self, is_kept: IntArray) -> None:
+        """Let go of all but some partition keys, told in the order of `key_hashes`, to which nothing was fed since.
+
+        What is fed afterwards must be of those keys only: another session may go on with the others.
+        """
+        if self._bound is not None:
+            self._bound.keep_keys(is_kept)
+
     @classmethod
     def restore(cls, query: Query | str, snapshot: bytes, **options: Any) -> Session:
         """Return a session that goes on where the one that made the snapshot was.
