@@ -47,8 +47,8 @@ def match(
         shape: "matches", one row per match, or "events", one row per matched event.
         plan: for batches, "keys" (one task for many keys, needs PARTITION BY), "shards" (one task for each piece
             of the timeline, needs WITHIN), "single" (one task) or "auto", which chooses; `explain` tells why.
-        prune: for batches, whether rows are left out near which an event does not occur that every match needs. The
-            events are read twice for that; None decides by where they come from.
+        prune: for batches, True to leave out rows near which an event does not occur that every match needs, which
+            reads the events twice. None asks whether such events occur at all, where that is quick; False does not.
         watermark: for streams, how late events may be, as "10 seconds", if the DataFrame has no watermark yet.
         ordering: for streams, "time": events wait until the watermark passes them, and matches are those of a
             batch; or "arrival": nothing waits, and an event older than one before it is late.

@@ -32,7 +32,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 import ceql.spark
 from ceql.backends import spark_pruning
 from ceql.backends.spark_batch import _why_not_keys, _why_not_shards
-from ceql.backends.spark_predicates import needed_conditions
+from ceql.backends.spark_predicates import row_conditions
 from ceql.backends.spark_query import prepare
 from ceql.backends.spark_shards import MEASURE, _measured
 from ceql.syntax.plan import AttributeWindow
@@ -107,8 +107,7 @@ def plans(query: ceql.Query) -> list[str]:
 
 
 def prunings(query: ceql.Query) -> st.SearchStrategy[bool | None]:
-    is_possible = len(needed_conditions(query, "type", TYPES)) > 1
-    return st.sampled_from([True, None]) if is_possible else st.none()
+    return st.sampled_from([True, None]) if len(row_conditions(query, "type", TYPES)[1]) > 1 else st.none()
 
 
 def multiset(rows: Rows) -> Counter[str]:
@@ -394,10 +393,21 @@ def test_only_rows_near_a_rare_event_are_left(
     prepared = prepare(
         query, frame(spark, table), type_column="type", time_column=None, order_by=["id"], shape="matches"
     )
-    left = {row.id for row in spark_pruning.pruned(prepared, prepared.frame).collect()}
+    left = {row.id for row in spark_pruning.near_others(prepared, prepared.frame).collect()}
     matches = ceql.match(query, table, order_by=["id"]).to_arrow().to_pylist()
     assert {event["id"] for match in matches for event in (match["a"], match["b"])} <= left
     if n_slots is None:
         assert left <= {event["id"] for event in events if is_near(event)}
     elif name != "never":
         assert len(left) > len(matches)
+
+
+@pytest.mark.parametrize("event_type", ["C", "A"])
+def test_all_rows_are_left_if_all_needed_events_occur(spark: Any, event_type: str) -> None:
+    rows = [{"type": "AB"[number % 2], "t": number, "id": number} for number in range(6)]
+    events = frame(spark, kernel_runner.table(rows, {"type": pa.string(), "t": pa.int64(), "id": pa.int64()}), 3)
+    query = f"SELECT * FROM S WHERE A AS a ; B AS b ; {event_type} AS c"
+    prepared = prepare(query, events, type_column="type", time_column=None, order_by=["id"], shape="matches")
+    left = spark_pruning.all_or_none(prepared, prepared.frame)
+    assert left.columns == prepared.frame.columns
+    assert left.count() == (0 if event_type == "C" else 6)

@@ -36,6 +36,9 @@ from ceql.syntax.ast import Consumption
 PlanName = Literal["auto", "keys", "shards", "single"]
 PLANS = ("auto", "keys", "shards", "single")
 
+LeftOut = Literal["none", "all", "far"]
+"""None; all if an event never occurs that every match needs; those that are far from such an event."""
+
 TASK = ("ceql.backends.spark_task", "recognise")
 
 MIN_CORES_FOR_SHARDS = 8
@@ -46,7 +49,7 @@ MIN_CORES_FOR_SHARDS = 8
 class Job:
     """How a query is going to run over a DataFrame; `events` are the rows that satisfy a predicate.
 
-    `why_not_pruned` says why those of them are kept that have no chance, None if they are left out.
+    `left_out` says which of them are left out because they have no chance, `why_not` why none are.
     """
 
     prepared: Prepared
@@ -54,7 +57,8 @@ class Job:
     reason: str
     events: DataFrame
     n_shards: int
-    why_not_pruned: str | None
+    left_out: LeftOut
+    why_not: str
 
     @property
     def query(self) -> Query:
@@ -98,25 +102,29 @@ def planned(prepared: Prepared, plan: PlanName, *, prune: bool | None = None) ->
     n_shards = int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     if chosen == "shards" and n_shards == 1:
         chosen, reason = "single", "spark.sql.shuffle.partitions = 1 leaves one shard"
-    return Job(prepared, chosen, reason, frame, n_shards, _why_not_pruned(prepared, prune=prune))
+    return Job(prepared, chosen, reason, frame, n_shards, *_left_out(prepared, prune=prune))
 
 
-def _why_not_pruned(prepared: Prepared, *, prune: bool | None) -> str | None:
+def _left_out(prepared: Prepared, *, prune: bool | None) -> tuple[LeftOut, str]:
+    """Return which rows are left out because they have no chance, and why none are."""
     if prune is False:
-        return "that was asked for"
+        return "none", "that was asked for"
     why_not = spark_pruning.why_not_possible(prepared)
     if prune is None:
-        return why_not or spark_pruning.why_not_worthwhile(prepared)
+        why_not = why_not or spark_pruning.why_not_cheap(prepared)
+        return ("all", "") if why_not is None else ("none", why_not)
     if why_not is not None:
         raise DataError(f"prune=True is not possible: {why_not}", "leave it out")
-    return None
+    return "far", ""
 
 
 def arranged(job: Job) -> DataFrame:
     """Return the rows brought to their tasks, and in order within each."""
     events, window = job.events, job.query.plan.window
-    if job.why_not_pruned is None:
-        events = spark_pruning.pruned(job.prepared, events)
+    if job.left_out == "all":
+        events = spark_pruning.all_or_none(job.prepared, events)
+    elif job.left_out == "far":
+        events = spark_pruning.near_others(job.prepared, events)
     if job.plan == "keys":
         events = events.repartition(*(job.prepared.key_column(name) for name in job.query.plan.partition_by))
     elif job.plan == "shards":
@@ -205,11 +213,12 @@ def described(job: Job) -> str:
 
 
 def _pruning_in_words(job: Job) -> str:
-    """Return whether rows are left out for want of events near them."""
-    if job.why_not_pruned is not None:
-        return f"kept, because {job.why_not_pruned}"
-    n_needed = spark_pruning.n_needed(job.prepared)
-    return f"left out if one of {n_needed} events that every match needs is not near; that reads the events twice"
+    """Return which rows are left out for want of others."""
+    if job.left_out == "none":
+        return f"kept, because {job.why_not}"
+    if job.left_out == "all":
+        return "all are left out if an event does not occur at all that every match needs"
+    return "left out if an event is not near that every match needs; that reads the events twice"
 
 
 def _filter_in_words(job: Job) -> str:

@@ -83,34 +83,26 @@ def row_filter(
         types: the columns of the DataFrame.
         stream_column: the column that holds the names of streams, where there are several.
     """
-    if not _may_leave_rows_out(query):
-        return None
+    return row_conditions(query, type_column, types, stream_column=stream_column)[0]
+
+
+def row_conditions(
+    query: Query, type_column: str | None, types: Mapping[str, pa.DataType], *, stream_column: str | None = None
+) -> tuple[Column | None, tuple[Column, ...]]:
+    """Return the row filter, and conditions each of which some row of every match satisfies; both as far as known."""
+    if isinstance(query.plan.window, plan.EventsWindow) or not may_drop_irrelevant(query.automaton):
+        return None, ()
     guards = Alphabet.of(query.automaton).guards
     translations = [_of_guard(query, guard, Translation(type_column, types, stream_column)) for guard in guards]
     certain = [one.weakened(guard, one.is_certain) for one, guard in zip(translations, guards, strict=True)]
     simple = [one.weakened(guard, one.is_simple) for one, guard in zip(translations, guards, strict=True)]
-    exact = _any_of(translations, certain)
-    at_scan = None if simple == certain else _any_of(translations, simple)
-    return exact if exact is None or at_scan is None else at_scan & exact
-
-
-def needed_conditions(
-    query: Query, type_column: str | None, types: Mapping[str, pa.DataType], *, stream_column: str | None = None
-) -> list[Column]:
-    """Return conditions each of which some row of every match satisfies; none if no row may be left out."""
-    if not _may_leave_rows_out(query):
-        return []
-    conditions = []
-    for guard in needed_guards(query.automaton):
-        translation = _of_guard(query, guard, Translation(type_column, types, stream_column))
-        certain = translation.weakened(guard, translation.is_certain)
-        if certain is not None:
-            conditions.append(translation.condition(certain))
-    return conditions
-
-
-def _may_leave_rows_out(query: Query) -> bool:
-    return not isinstance(query.plan.window, plan.EventsWindow) and may_drop_irrelevant(query.automaton)
+    # PERF: a Column takes milliseconds to make, so those of the guards serve for both.
+    conditions = _conditions(translations, certain)
+    exact = _any_of(conditions)
+    at_scan = None if simple == certain else _any_of(_conditions(translations, simple))
+    of_guard = dict(zip(guards, conditions, strict=True))
+    needed = tuple(one for guard in needed_guards(query.automaton) if (one := of_guard[guard]) is not None)
+    return exact if exact is None or at_scan is None else at_scan & exact, needed
 
 
 def predicate_column(
@@ -138,10 +130,14 @@ def _of_guard(query: Query, guard: Guard, rows: Translation) -> Translation:
     return Translation(rows.type_column, types, rows.stream_column)
 
 
-def _any_of(translations: list[Translation], alternatives: list[plan.Predicate | None]) -> Column | None:
-    pairs = zip(translations, alternatives, strict=True)
-    columns = [one.condition(predicate) for one, predicate in pairs if predicate is not None]
-    return _joined(columns, operator.or_) if columns and len(columns) == len(alternatives) else None
+def _conditions(translations: list[Translation], predicates: list[plan.Predicate | None]) -> list[Column | None]:
+    pairs = zip(translations, predicates, strict=True)
+    return [None if predicate is None else one.condition(predicate) for one, predicate in pairs]
+
+
+def _any_of(conditions: list[Column | None]) -> Column | None:
+    known = [one for one in conditions if one is not None]
+    return _joined(known, operator.or_) if known and len(known) == len(conditions) else None
 
 
 @dataclass(frozen=True)

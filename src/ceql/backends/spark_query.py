@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own document
 from pyspark.sql.pandas.types import from_arrow_type
 
 from ceql.automaton.lazy import Alphabet
-from ceql.backends.spark_predicates import quoted, row_filter
+from ceql.backends.spark_predicates import quoted, row_conditions
 from ceql.engine.batch import check_type_column, missing_column, stream_of
 from ceql.engine.classes import columns_of
 from ceql.engine.matches import SHAPES, Shape, result_schema
@@ -40,13 +40,15 @@ class Prepared:
     """A query and its rows, `frame`, which has the columns that the query can see and `STREAM` if there are several.
 
     `order` are the columns that order the stream, as far as they were given; `ties` are the others. `row_filter` is
-    what all rows satisfy that a match may need, None if all are needed.
+    what all rows satisfy that a match may need, None if all are needed. Each of the conditions in `needed` is satisfied
+    by some row of every match.
     """
 
     query: Query
     frame: DataFrame
     types: Mapping[str, pa.DataType]
     row_filter: Column | None
+    needed: tuple[Column, ...]
     order: tuple[str, ...]
     ties: tuple[str, ...]
     type_column: str | None
@@ -103,11 +105,13 @@ def prepare(
     order = _order(bound, list(types))
     seen = _columns_seen(bound, type_column, order, types, shape)
     stream_column = STREAM if STREAM in frame.columns else None
+    row_filter, needed = row_conditions(bound, type_column, types, stream_column=stream_column)
     return Prepared(
         query=bound,
         frame=frame.select(*(F.col(quoted(name)) for name in [*seen, *([STREAM] if stream_column else [])])),
         types=types,
-        row_filter=row_filter(bound, type_column, types, stream_column=stream_column),
+        row_filter=row_filter,
+        needed=needed,
         order=order,
         ties=tuple(name for name in seen if name not in order and _is_orderable(types[name])),
         type_column=type_column,
