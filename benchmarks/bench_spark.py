@@ -140,8 +140,8 @@ def against_filter(report: Report, events: DataFrame) -> None:
 def pruning(report: Report, events: DataFrame) -> None:
     """What it gives where one event is rare, and costs where all are everywhere, to leave out rows without a chance."""
     often = query("s3") + "CONSUME BY ANY"
-    rarely = query("s3").replace("'QQQ'", "'QQQ' AND id % 100000 = 0")
-    for shown, text in {"S3 with a rare event": rarely, "S3, CONSUME BY ANY": often}.items():
+    rarely = "SELECT * FROM S WHERE SELL AS a ; BUY AS b FILTER b[id % 100000 = 0] WITHIN 10000 [stock_time]"
+    for shown, text in {"many SELL, few BUY": rarely, "S3, CONSUME BY ANY": often}.items():
         all_rows = best(lambda: drain(found(text, events)))  # noqa: B023
         asked_first = best(lambda: drain(found(text, events, prune=None)))  # noqa: B023
         near = best(lambda: drain(found(text, events, prune=True)))  # noqa: B023
