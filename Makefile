@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo gallery test check unit fuzz bench bench-spark bench-stream docs lock clean
+.PHONY: help demo gallery test check unit fuzz crash bench bench-spark bench-stream docs lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -30,6 +30,9 @@ unit: $(READY) ## All tests
 
 fuzz: $(READY) ## Many more random queries and streams than `make test` tries
 	CEQL_FUZZ=100 $(BIN)/pytest -q -n auto tests/test_properties.py tests/engine/test_engine_properties.py
+
+crash: $(READY) ## Streams killed at random moments and started again, twenty times
+	CEQL_FUZZ=20 $(BIN)/pytest -q tests/backends/test_stream_faults.py -k killed
 
 bench: $(READY) ## Benchmarks; prints ratios measured in one run
 	$(BIN)/python benchmarks/bench_engine.py

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 
 import ceql
+import strategies
 from ceql.backends import java
 
 pytest.importorskip("pyspark.sql")
@@ -170,7 +171,10 @@ def assert_each_match_once(path: Path) -> None:
     assert len(expected) > 30
 
 
-def test_a_stream_that_is_killed_again_and_again_gives_each_match_once(tmp_path: Path, drivers: Any) -> None:
+@pytest.mark.parametrize("attempt", range(max(1, strategies.FUZZ)))
+def test_a_stream_that_is_killed_again_and_again_gives_each_match_once(
+    tmp_path: Path, drivers: Any, attempt: int
+) -> None:
     write_files(tmp_path / "in")
     chance = random.Random()
     first, second, third = sorted(chance.sample(range(1, N_FILES - 1), 3))
