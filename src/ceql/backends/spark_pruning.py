@@ -1,7 +1,7 @@
 """Rows left out because events that every match needs do not occur: at all, or near them.
 
-Whether they occur at all is asked of the scan, and takes little: it stops at the first row that it finds in a file, and
-skips what cannot have one. If one does not, Spark finds the other side of a join empty and does not read the rows.
+Whether they occur at all is asked of the scan: it stops at the first row that it finds in a file, and skips what cannot
+have one. If one does not, Spark finds the other side of a join empty and does not read the rows.
 
 To find where they occur, the timeline of each key is cut into pieces as long as the window, so that a match lies in two
 neighbouring ones at most. Pieces are numbered, and the numbers folded into a fixed number of slots, which bounds what
