@@ -28,7 +28,7 @@ from ceql.syntax import plan
 pytest.importorskip("pyspark.sql")
 from pyspark.sql import DataFrame
 
-from ceql.backends.spark_predicates import predicate_column, row_filter
+from ceql.backends.spark_predicates import predicate_column, row_conditions
 
 pytestmark = [
     pytest.mark.spark,
@@ -302,7 +302,7 @@ def test_spark_and_engine_agree_with_the_meaning(spark: Any, frame: Any, name: s
 
 def filter_of(text: str, frame: Any, **options: Any) -> Any:
     query = ceql.compile(f"SELECT * FROM S WHERE {text}", frame)
-    return row_filter(query, "type", Schema.of(frame).streams[0].columns, **options)
+    return row_conditions(query, "type", Schema.of(frame).streams[0].columns, **options)[0]
 
 
 AT_THE_SCAN = [
@@ -394,9 +394,9 @@ def test_all_rows_are_needed_where_positions_count(frame: Any, text: str) -> Non
 def test_all_rows_are_needed_where_nothing_tells_types_apart(frame: Any) -> None:
     columns = Schema.of(frame).streams[0].columns
     query = ceql.compile("SELECT * FROM S WHERE S ; S AS x FILTER x[i > 1]", frame)
-    assert row_filter(query, None, columns) is None
+    assert row_conditions(query, None, columns)[0] is None
     query = ceql.compile("SELECT * FROM S WHERE S+ AS x FILTER x[i > 1]", frame)
-    kept = frame.where(row_filter(query, None, columns))
+    kept = frame.where(row_conditions(query, None, columns)[0])
     assert kept.count() == sum(value is not None and value > 1 for value in TABLE["i"].to_pylist())
 
 
@@ -405,7 +405,7 @@ def test_attributes_that_a_declared_type_lacks_are_null(spark: Any) -> None:
     declared = "CREATE STREAM S { EVENT A { v: int }, EVENT B { v: int, w: int } } "
     for condition, expected in (("w IS NULL", [("A", 5), ("B", None)]), ("w = 5", [("B", 5)])):
         query = ceql.compile(declared + f"SELECT * FROM S WHERE (A OR B) AS x FILTER x[{condition}]", frame)
-        kept = frame.where(row_filter(query, "type", Schema.of(frame).streams[0].columns)).collect()
+        kept = frame.where(row_conditions(query, "type", Schema.of(frame).streams[0].columns)[0]).collect()
         assert [(row["type"], row["w"]) for row in kept] == expected
 
 
@@ -416,7 +416,7 @@ def test_streams_are_told_apart_by_a_column(spark: Any, type_column: str | None)
     schema = pa.schema([("type", pa.string()), ("v", pa.int32())])
     atoms = "S>A ; B AS x" if type_column else "S ; T AS x"
     query = ceql.compile(f"SELECT * FROM S, T WHERE {atoms} FILTER x[v = 2]", {"S": schema, "T": schema})
-    condition = row_filter(
+    condition, _ = row_conditions(
         query, type_column, dict(zip(schema.names, schema.types, strict=True)), stream_column="stream"
     )
     expected = [("S", "A", 1), ("T", "B", 2)] if type_column else [rows[0], rows[2], rows[3], rows[5]]

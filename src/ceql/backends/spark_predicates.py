@@ -6,9 +6,9 @@ the cut between two of them, so that the column stays bare and comparisons reach
 
 Scans skip parts of a file by their statistics, and these do not know Spark's order of doubles: Parquet's
 leave NaN out, and its dictionaries tell -0.0 from 0.0. So `x > 1.0` alone would lose rows with NaN. It is
-written with NaN named, which no scan takes in; `row_filter` adds a weaker condition that scans can use.
+written with NaN named, which no scan takes in; the row filter adds a weaker condition that scans can use.
 
-`row_filter` leaves out, and so lets rows through, what Spark cannot be asked safely or exactly:
+The row filter leaves out, and so lets rows through, what Spark cannot be asked safely or exactly:
 - an RLIKE that repeats a group, or is very long: Java's matcher recurses, and a string of some thousand
   characters ends the JVM;
 - arithmetic with hundreds of operands, which overflows the stack of Spark's optimizer;
@@ -72,10 +72,12 @@ _OPERATIONS: dict[str, Callable[[Column, Column], Column]] = {
 }
 
 
-def row_filter(
+def row_conditions(
     query: Query, type_column: str | None, types: Mapping[str, pa.DataType], *, stream_column: str | None = None
-) -> Column | None:
-    """Return what every row satisfies that a match may need, as a Column; None if all rows are needed.
+) -> tuple[Column | None, tuple[Column, ...]]:
+    """Return the row filter, and conditions each of which some row of every match satisfies, as far as known.
+
+    The row filter is what every row satisfies that a match may need; None if all rows are needed.
 
     Args:
         query: the query; it says whether rows may be left out at all.
@@ -83,13 +85,6 @@ def row_filter(
         types: the columns of the DataFrame.
         stream_column: the column that holds the names of streams, where there are several.
     """
-    return row_conditions(query, type_column, types, stream_column=stream_column)[0]
-
-
-def row_conditions(
-    query: Query, type_column: str | None, types: Mapping[str, pa.DataType], *, stream_column: str | None = None
-) -> tuple[Column | None, tuple[Column, ...]]:
-    """Return the row filter, and conditions each of which some row of every match satisfies; both as far as known."""
     if isinstance(query.plan.window, plan.EventsWindow) or not may_drop_irrelevant(query.automaton):
         return None, ()
     guards = Alphabet.of(query.automaton).guards
