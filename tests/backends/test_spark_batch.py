@@ -7,15 +7,20 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import reduce
+from math import nan
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import ceql
 from ceql.errors import DataError, QueryError
 
 pytest.importorskip("pyspark.sql")
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 import ceql.spark
@@ -462,3 +467,29 @@ def test_it_is_asked_whether_events_occur_where_that_is_quick(
     cached = frame(spark).cache()
     assert chance(query, cached).startswith(left_out)
     cached.unpersist()
+
+
+RARE = {
+    "x > 1": nan,
+    "x != 3": nan,
+    "x = 0": -0.0,
+    "x <= 0": -0.0,
+    "x IN {0.0, 7.0}": -0.0,
+    "x IS NULL": None,
+}
+"""Conditions, and a value that satisfies each, of which the statistics of a file say otherwise or nothing."""
+
+
+def test_events_are_found_of_which_statistics_do_not_know(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_pruning, "MIN_BYTES", 1)
+    found = []
+    for number, (condition, value) in enumerate(RARE.items()):
+        path = tmp_path / f"{number}.parquet"
+        pq.write_table(pa.table({"type": ["A", "B"], "id": [1, 2], "x": pa.array([3.0, value], pa.float64())}), path)
+        query = f"SELECT * FROM S WHERE A AS a ; B AS b FILTER b[{condition}]"
+        stored = spark.read.parquet(str(path))
+        assert chance(query, stored).startswith("all are left out if an event does not occur")
+        found.append(ceql.spark.match(query, stored, order_by=["id"]).select(F.lit(condition)))
+    assert sorted(row[0] for row in reduce(DataFrame.union, found).collect()) == sorted(RARE)
