@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,13 +15,16 @@ from strategies import FUZZ
 # Deadlines are off: machines are shared, and no test may depend on the clock.
 settings.register_profile(
     "ceql",
-    max_examples=300 * max(1, FUZZ),
+    max_examples=200 * max(1, FUZZ),
     derandomize=FUZZ == 0,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
     print_blob=True,
 )
 settings.load_profile("ceql")
+
+# Java would spend two fifths of its time on optimizing code that runs for a few seconds.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @pytest.fixture(scope="session")

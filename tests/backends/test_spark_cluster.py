@@ -20,6 +20,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -43,9 +44,12 @@ driver = SparkContext._gateway.proc.pid
 
 def descendants(pid):
     found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in map(int, (task / "children").read_text().split()):
-            found += [child, *descendants(child)]
+    # Threads and processes come and go.
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):
+                for child in map(int, (task / "children").read_text().split()):
+                    found += [child, *descendants(child)]
     return found
 
 

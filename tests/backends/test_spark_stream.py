@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -89,11 +90,11 @@ class Folder:
 
 
 class Sink:
-    """Starts streaming queries with one checkpoint and keeps what they give."""
+    """Starts streaming queries with one checkpoint and keeps what they give, each micro-batch once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.rows: list[str] = []
+        self.taken: dict[int, list[str]] = {}
         self.metrics: dict[str, int] = {}
         self.query: Any = None
 
@@ -114,7 +115,12 @@ class Sink:
                 self.metrics[name] = self.metrics.get(name, 0) + value
 
     def _take(self, batch: Any, number: int) -> None:
-        self.rows += shown(batch)
+        rows = sorted(shown(batch))
+        assert self.taken.setdefault(number, rows) == rows
+
+    @property
+    def rows(self) -> list[str]:
+        return [row for rows in self.taken.values() for row in rows]
 
 
 def shown(frame: Any) -> list[str]:
@@ -131,57 +137,42 @@ def time_zone(spark: Any, name: str) -> Iterator[None]:
         spark.conf.set("spark.sql.session.timeZone", before)
 
 
-CASES: dict[str, tuple[str, dict[str, Any]]] = {
-    "keys": (
-        "SELECT * FROM S WHERE A AS x ; B+ AS y FILTER x[v IS NULL OR v > 1] PARTITION BY [k] WITHIN 8 seconds",
-        {},
-    ),
-    "no keys": ("SELECT MAX x, y FROM S WHERE A AS x ; B AS y FILTER y[s != 'é'] WITHIN 3 seconds", {}),
-    "consume": (
-        "SELECT * FROM S WHERE A AS x ; B AS y PARTITION BY [k] WITHIN 8 seconds CONSUME BY ANY",
-        {"shape": "events"},
-    ),
-    "unbounded": ("SELECT x FROM S WHERE A : B AS x PARTITION BY [k]", {"unbounded": True}),
-}
-
-
 @pytest.mark.parametrize(
-    ("time_type", "zone", "names"),
-    [("timestamp", "UTC", ["keys", "unbounded"]), ("timestamp_ntz", "America/New_York", ["no keys", "consume"])],
+    ("query", "shape", "time_type", "zone"),
+    [
+        (
+            "SELECT * FROM S WHERE A AS x ; B+ AS y FILTER x[v IS NULL OR v > 1] PARTITION BY [k] WITHIN 8 seconds",
+            "matches",
+            "timestamp",
+            "UTC",
+        ),
+        (
+            "SELECT * FROM S WHERE A AS x ; B AS y PARTITION BY [k] WITHIN 8 seconds CONSUME BY ANY",
+            "events",
+            "timestamp_ntz",
+            "America/New_York",
+        ),
+    ],
 )
 def test_a_stream_that_is_stopped_and_started_again_gives_the_matches_of_a_batch(
-    spark: Any, tmp_path: Path, time_type: str, zone: str, names: list[str]
+    spark: Any, tmp_path: Path, query: str, shape: Any, time_type: str, zone: str
 ) -> None:
-    folder = Folder(tmp_path / "in", time_type)
+    folder, sink = Folder(tmp_path / "in", time_type), Sink(tmp_path / "checkpoint")
+    options: Any = {"time_column": "t", "order_by": ["id"], "shape": shape}
     arriving = disordered(events(), 4)
-    sinks = {name: Sink(tmp_path / name) for name in names}
     with time_zone(spark, zone):
-
-        def run() -> None:
-            for name, sink in sinks.items():
-                query, options = CASES[name]
-                stream = folder.stream(spark, 2)
-                options = {"time_column": "t", "order_by": ["id"], "watermark": "5 seconds", **options}
-                sink.run(ceql.spark.match(query, stream, **options))
-
         for begin in range(0, 45, 15):
             folder.put(arriving[begin : begin + 15])
-        run()
+        sink.run(ceql.spark.match(query, folder.stream(spark, 2), watermark="5 seconds", **options))
         for begin in range(45, 90, 15):
             folder.put(arriving[begin : begin + 15])
         folder.put([at(1000, "Z", id=1000)])
-        run()
-        for name, sink in sinks.items():
-            query, options = CASES[name]
-            expected = shown(
-                ceql.spark.match(
-                    query, folder.batch(spark), time_column="t", order_by=["id"], shape=options.get("shape", "matches")
-                )
-            )
-            assert sorted(sink.rows) == sorted(expected), name
-            assert len(expected) > 4, name
-            assert sink.metrics["matches"] == len(expected)
-            assert sink.metrics["late_events"] == 0
+        sink.run(ceql.spark.match(query, folder.stream(spark, 2), watermark="5 seconds", **options))
+        expected = shown(ceql.spark.match(query, folder.batch(spark), **options))
+    assert sorted(sink.rows) == sorted(expected)
+    assert len(expected) > 4
+    assert sink.metrics["matches"] == len(expected)
+    assert sink.metrics["late_events"] == 0
 
 
 def test_a_state_that_is_split_into_parts_gives_the_matches_of_a_batch(spark: Any, tmp_path: Path) -> None:
@@ -211,9 +202,9 @@ def test_a_state_that_is_split_into_parts_gives_the_matches_of_a_batch(spark: An
     assert sink.metrics["late_events"] == 0
 
 
-@pytest.mark.parametrize("whose", ["one for all", "one each"])
-def test_several_streams_are_one_in_the_order_of_time(spark: Any, tmp_path: Path, whose: str) -> None:
-    query = "SELECT * FROM R, S WHERE R>A AS x ; S>B AS y PARTITION BY [k] WITHIN 12 seconds"
+@pytest.mark.parametrize(("whose", "window"), [("one for all", "WITHIN 12 seconds"), ("one each", "")])
+def test_several_streams_are_one_in_the_order_of_time(spark: Any, tmp_path: Path, whose: str, window: str) -> None:
+    query = f"SELECT * FROM R, S WHERE R>A AS x ; S>B AS y PARTITION BY [k] {window}"
     folders = {name: Folder(tmp_path / name) for name in "RS"}
     rows = events(60)
     for number, folder in enumerate(folders.values()):
@@ -226,7 +217,8 @@ def test_several_streams_are_one_in_the_order_of_time(spark: Any, tmp_path: Path
     if watermark is None:
         streams = {name: stream.withWatermark("t", "5 seconds") for name, stream in streams.items()}
     sink = Sink(tmp_path / "checkpoint")
-    sink.run(ceql.spark.match(query, streams, time_column="t", order_by=["id"], watermark=watermark))
+    options: Any = {"watermark": watermark, "unbounded": not window}
+    sink.run(ceql.spark.match(query, streams, time_column="t", order_by=["id"], **options))
     batch = {name: folder.batch(spark) for name, folder in folders.items()}
     expected = shown(ceql.spark.match(query, batch, time_column="t", order_by=["id"]))
     assert sorted(sink.rows) == sorted(expected)
@@ -266,7 +258,7 @@ def test_irrelevant_rows_move_the_watermark_and_late_events_are_dropped_and_coun
 
 
 def test_matches_can_be_aggregated_by_the_time_of_their_end(spark: Any, tmp_path: Path) -> None:
-    query = "SELECT x FROM S WHERE A AS x ; B PARTITION BY [k] WITHIN 6 seconds"
+    query = "SELECT MAX x, y FROM S WHERE A AS x ; B AS y FILTER y[s != 'é'] WITHIN 6 seconds"
     folder, sink = Folder(tmp_path / "in"), Sink(tmp_path / "checkpoint")
     arriving = disordered(events(60), 4)
     folder.put(arriving[:30])
@@ -301,6 +293,45 @@ def test_a_changed_query_is_refused_and_one_laid_out_otherwise_goes_on(spark: An
 
 
 TIMED = "SELECT * FROM S WHERE A AS x ; B AS y WITHIN 6 seconds"
+
+
+def test_a_stream_whose_state_is_damaged_fails(spark: Any, tmp_path: Path) -> None:
+    folder, sink = Folder(tmp_path / "in"), Sink(tmp_path / "checkpoint")
+    folder.put([at(0, "A")])
+    found = ceql.spark.match(TIMED, folder.stream(spark), time_column="t", watermark="1 second")
+    sink.run(found)
+    for path in (sink.path / "state" / "0").rglob("*"):
+        if path.suffix in (".zip", ".changelog", ".sst"):
+            content = path.read_bytes()
+            path.write_bytes(content[: len(content) // 2])
+    folder.put([at(3, "B"), at(50, "Z")])
+    with pytest.raises(StreamingQueryException):
+        sink.run(found)
+    assert sink.rows == []
+
+
+def test_a_stream_whose_disk_is_full_fails_and_goes_on_when_there_is_room(spark: Any, tmp_path: Path) -> None:
+    folder, sink = Folder(tmp_path / "in"), Sink(tmp_path / "checkpoint")
+    rows = events()
+    for begin in range(0, 90, 15):
+        folder.put(rows[begin : begin + 15])
+    folder.put([at(1000, "Z", id=1000)])
+    found = ceql.spark.match(TIMED, folder.stream(spark), time_column="t", order_by=["id"], watermark="1 second")
+    sink.path.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96k", "none", sink.path], check=False).returncode:
+        pytest.skip("a small disk cannot be made here")
+    try:
+        with pytest.raises(StreamingQueryException, match="No space left on device"):
+            sink.run(found)
+        subprocess.run(["mount", "-o", "remount,size=64m", sink.path], check=True)
+        sink.run(found)
+    finally:
+        subprocess.run(["umount", "-l", sink.path], check=True)
+    expected = shown(ceql.spark.match(TIMED, folder.batch(spark), time_column="t", order_by=["id"]))
+    assert sorted(sink.rows) == sorted(expected)
+    assert len(expected) > 4
+
+
 MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {
     "no time": ("SELECT * FROM S WHERE A WITHIN 3 EVENTS", {"order_by": ["id"]}, "needs a timestamp"),
     "time of another type": (
