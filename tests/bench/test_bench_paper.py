@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from ceql.bench import measure, report
+from ceql.bench import figures, measure, report
 from ceql.bench.experiments import CONSUMING, EXHAUSTIVE, FULL, QUICK, Choice, Experiment, Row, plan
 from ceql.bench.queries import Dataset
 from ceql.cli import app
 
 pytest.importorskip("duckdb")
 pytest.importorskip("matplotlib")
+
+# One worker makes the results that all of them look at.
+pytestmark = pytest.mark.xdist_group("bench paper")
 
 
 def run(*arguments: object) -> Result:
@@ -70,6 +74,19 @@ def test_the_report_has_a_table_and_a_figure_for_each_experiment(results: Path) 
     assert "Left out: Spark SQL join (a quick run starts no Spark)." in text
 
 
+def test_memory_is_shown_by_strategy(results: Path, tmp_path: Path) -> None:
+    run = report.load(results)
+    added = {"experiment": "memory", "of": "strategies", "memory_average_mb": 1.0, "memory_peak_mb": 2.0}
+    rows = [replace(row, **added) for row in run.of(Experiment.strategies)]
+    with_memory = replace(run, rows=(*run.rows, *rows))
+    assert "| S3'x4 | 2,000 |" + 5 * " 1.0 / 2.0 |" in report.markdown(with_memory, ".")
+    for one, folder in ((run, tmp_path / "without"), (with_memory, tmp_path / "with")):
+        folder.mkdir()
+        figures.draw(one, folder)
+    sizes = [len((tmp_path / name / "paper-strategies.svg").read_text()) for name in ("without", "with")]
+    assert sizes[1] > 1.3 * sizes[0]
+
+
 def test_a_document_gets_the_tables_between_its_markers(results: Path, tmp_path: Path) -> None:
     document = tmp_path / "benchmarks.md"
     document.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n", encoding="utf-8")
@@ -122,4 +139,7 @@ def test_the_full_run_has_all_of_the_paper() -> None:
     assert names >= {f"{letter}{n}{prime}" for letter in "SHT" for n in (3, 6, 9, 12, 24) for prime in ("", "'")}
     assert names >= {f"Q{n}" for n in range(1, 8)} | {f"{letter}3'x{n}" for letter in "SHT" for n in (2, 3, 4, 16, 64)}
     assert {case.experiment for case in cases} == set(Experiment)
+    engine = [case for case in cases if case.system == "ceql"]
+    remembered = {case.text for case in engine if case.experiment is Experiment.memory}
+    assert remembered == {case.text for case in engine if case.experiment is not Experiment.memory}
     assert {case.master for case in cases} == {"", "local[1]", "local[2]", "local-cluster[2,1,1024]"}

@@ -71,6 +71,7 @@ class Scale:
         Experiment.no_output,
         Experiment.windows,
         Experiment.operators,
+        Experiment.strategies,
     )
     memory_bytes: int = 4 << 30
     left_out: dict[str, str] = field(default_factory=dict)
@@ -246,7 +247,7 @@ def _strategies(dataset: Dataset, scale: Scale) -> Iterable[Case]:
 
 def _memory(dataset: Dataset, scale: Scale) -> Iterable[Case]:
     """Memory of the same queries; the engine with more events, because it takes less time for them."""
-    makers = (_sequences, _no_output, _windows, _operators)
+    makers = (_sequences, _no_output, _windows, _operators, _strategies)
     for case in [case for make in makers for case in make(dataset, scale) if case.experiment in scale.memory_of]:
         is_repeated = case.experiment is Experiment.windows and case.window == 1
         if case.system in memory.WATCHED and not is_repeated:

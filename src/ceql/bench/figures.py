@@ -92,7 +92,8 @@ def _lines(rows: list[Row], run: Run, axes: Axes) -> Any:
     """Draw panels side by side, one per data set; memory below if it was measured for the same queries."""
     from matplotlib import pyplot as plt
 
-    memory = [row for row in run.of(Experiment.memory) if row.of == rows[0].experiment]
+    queries = {row.query for row in rows}
+    memory = [row for row in run.of(Experiment.memory) if row.of == rows[0].experiment and row.query in queries]
     measures: list[tuple[list[Row], str, Callable[[Row], float | None]]] = [
         (rows, "events per second", lambda row: row.events_per_second)
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import platform
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -239,29 +239,39 @@ def _left_out(rows: Iterable[Row]) -> list[str]:
 
 
 def _strategies(rows: list[Row]) -> list[str]:
-    lines = []
-    for dataset in dict.fromkeys(row.dataset for row in rows):
-        for query in dict.fromkeys(row.query for row in rows if row.dataset == dataset):
-            own = {row.strategy: row for row in rows if row.query == query and row.dataset == dataset}
-            sizes = " / ".join(dict.fromkeys(f"{row.events:,}" for row in own.values()))
-            lines.append([query, sizes, *(_strategy(own.get(strategy), query) for strategy in STRATEGIES)])
     said = f"Events per second of ceql, over {rows[0].source} events; where there is output, with the matches:"
-    return [said, _table(["query", "events", *STRATEGIES], lines)]
+    return [said, _by_strategy(rows, _strategy)]
 
 
-def _strategy(row: Row | None, query: str) -> str:
+def _by_strategy(rows: list[Row], shown: Callable[[Row | None], str]) -> str:
+    lines = []
+    for dataset, query in dict.fromkeys((row.dataset, row.query) for row in rows):
+        own = {row.strategy: row for row in rows if (row.dataset, row.query) == (dataset, query)}
+        sizes = " / ".join(dict.fromkeys(f"{row.events:,}" for row in own.values()))
+        lines.append([query, sizes, *(shown(own.get(strategy)) for strategy in STRATEGIES)])
+    return _table(["query", "events", *STRATEGIES], lines)
+
+
+def _strategy(row: Row | None) -> str:
     shown = _speed(row)
-    return shown if row is None or not row.matches or "'" in query else f"{shown} ({row.matches:,})"
+    return shown if row is None or not row.matches or "'" in row.query else f"{shown} ({row.matches:,})"
 
 
 def _memory(rows: list[Row]) -> list[str]:
-    systems = list(dict.fromkeys(row.system for row in rows))
-    cells = {(row.query, row.system): row for row in rows}
-    lines = [
-        [query, *(_megabytes(cells.get((query, system))) for system in systems)]
-        for query in dict.fromkeys(row.query for row in rows)
-    ]
-    return [f"Megabytes, average / peak ({_sizes(rows)}):", _table(["query", *systems], lines), *_left_out(rows)]
+    by_strategy = [row for row in rows if row.of == Experiment.strategies]
+    rows = [row for row in rows if row.of != Experiment.strategies]
+    parts = []
+    if rows:
+        systems = list(dict.fromkeys(row.system for row in rows))
+        cells = {(row.query, row.system): row for row in rows}
+        lines = [
+            [query, *(_megabytes(cells.get((query, system))) for system in systems)]
+            for query in dict.fromkeys(row.query for row in rows)
+        ]
+        parts += [f"Megabytes, average / peak ({_sizes(rows)}):", _table(["query", *systems], lines), *_left_out(rows)]
+    if by_strategy:
+        parts += ["Megabytes of ceql by strategy, average / peak:", _by_strategy(by_strategy, _megabytes)]
+    return parts
 
 
 def _megabytes(row: Row | None) -> str:
