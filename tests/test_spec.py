@@ -51,7 +51,7 @@ EVALUATORS: dict[str, Callable[[Case], list[Completed]]] = {
     "engine": lambda case: by_engine(case),
     "engine-positions": lambda case: by_engine(case, shape="positions"),
     "engine-collecting": lambda case: by_engine(case, collects_always=True),
-    "engine-tight": lambda case: by_engine(case, memo_capacity=1, chunk_size=1),
+    "engine-tight": lambda case: by_engine(case, memo_capacity=0, chunk_size=1),
     "engine-restoring": lambda case: by_engine(case, restores=True),
 }
 

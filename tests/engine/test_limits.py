@@ -52,6 +52,41 @@ def test_hundreds_of_determinized_states() -> None:
     assert found == sum(end - depth + 1 for end in range(depth, len(types)) if types[end - depth + 1] == "A")
 
 
+@pytest.mark.parametrize("partition", ["", "PARTITION BY [k]"])
+def test_states_that_no_run_is_in_are_forgotten(partition: str) -> None:
+    depth, n_events = 10, 3000
+    random = np.random.default_rng(3)
+    types = ["AB"[bit] for bit in random.integers(0, 2, n_events)]
+    table = pa.table({"type": types, "k": random.integers(0, 3, n_events)})
+    formula = "(A OR B) :+ : A" + " : (A OR B)" * (depth - 1)
+    query = f"SELECT NONE FROM S WHERE {formula} {partition} WITHIN 40 EVENTS"
+    known, bounded = Session(query, shape="positions"), Session(query, shape="positions", memo_capacity=10)
+    sizes = []
+    for begin in range(0, n_events, 500):
+        part = table.slice(begin, 500)
+        assert bounded.feed(part).to_arrow() == known.feed(part).to_arrow()
+        sizes.append(bounded.stats.memo_size)
+    assert known.stats.memo_size > 500
+    assert max(sizes) * 8 <= 2 * 64 * 10
+
+
+def test_symbols_are_forgotten() -> None:
+    # Each event satisfies a set of predicates of its own.
+    n_columns, n_rows = 20, 4000
+    random = np.random.default_rng(6)
+    table = pa.table(
+        {"type": ["A"] * n_rows, **{f"c{index}": random.integers(0, 2, n_rows) for index in range(n_columns)}}
+    )
+    parts = " OR ".join(f"(A AS v{index} FILTER v{index}[c{index} = 1])" for index in range(n_columns))
+    query = f"SELECT * FROM S WHERE A AS first ; ({parts}) WITHIN 3 EVENTS"
+    known, bounded = Session(query), Session(query, memo_capacity=100)
+    for begin in range(0, n_rows, 400):
+        part = table.slice(begin, 400)
+        assert bounded.feed(part).to_arrow() == known.feed(part).to_arrow()
+    n_symbols = [len(session._bound.encoder.masks) for session in (bounded, known) if session._bound is not None]
+    assert n_symbols[0] < n_symbols[1] / 2
+
+
 def far_ahead(session: Session, table: pa.Table, n_events: int) -> None:
     """Bind a session, and let it believe that it has seen many events."""
     session.feed(table.slice(0, 0)).count()

@@ -223,10 +223,12 @@ def test_an_interrupted_batch_is_undone(
     assert first + session.feed(table.slice(60)).to_arrow().to_pylist() == rows_of(query, [table], shape="events")
 
 
+@pytest.mark.parametrize("memo_capacity", [0, 1000])
 @queries
-def test_a_refused_batch_is_undone(query: str) -> None:
+def test_a_refused_batch_is_undone(query: str, memo_capacity: int) -> None:
     table = stream()
-    session = Session(query, shape="events")
+    # Without room in the memo, states get new numbers again and again.
+    session = Session(query, shape="events", memo_capacity=memo_capacity)
     first = session.feed(table.slice(0, 60)).to_arrow().to_pylist()
     before = session.stats
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ceql.automaton.lazy import Alphabet, DetState
+from ceql.automaton.lazy import DEFAULT_CAPACITY, Alphabet, DetState
 from ceql.automaton.passes import collapse_labels, simplify
 from ceql.engine.batch import check_type_column
 from ceql.engine.chunk import Chunk
@@ -64,10 +64,10 @@ class Bound:
         bound = query.plan
         self._stored = pa.schema([one.with_type(_stored_type(one.type)) for one in schema])
         automaton = simplify(collapse_labels(query.automaton)) if shape == "positions" else query.automaton
-        self.encoder = SymbolEncoder(Alphabet.of(automaton).guards)
+        self._guards = Alphabet.of(automaton).guards
+        self.encoder = SymbolEncoder(self._guards)
         self.read = sorted(
-            {name for guard in Alphabet.of(automaton).guards for one in guard for name in columns_of(one)}
-            & set(schema.names)
+            {name for guard in self._guards for one in guard for name in columns_of(one)} & set(schema.names)
         )
         self.measure = Measure(bound.window, self._stored)
         is_measured = time_column is None or time_column == self.measure.attribute
@@ -91,6 +91,7 @@ class Bound:
         self.builder = ResultBuilder(shape, bound, self.schema, id_columns)
         self.history = History(self._stored) if shape != "positions" else None
         self._lacking = _lacking(query)
+        self._max_symbols = options.get("capacity", DEFAULT_CAPACITY)
         self._history_limit = MIN_HISTORY
         self._keys_limit = MIN_KEYS
         # PERF: allocated once; fresh arrays of this size come from the system page by page.
@@ -117,11 +118,16 @@ class Bound:
         """Return what `restore_state` needs to undo a batch."""
         history = None if self.history is None else self.history.copy()
         times = [one.last for one in self._clocks]
-        return self.recognizer.state.copy(), history, times, self.builder.ordinals.copy()
+        # The list stays as it is but for states that are added, unless the memo restarts with another.
+        states = self.recognizer.memo.states
+        return self.recognizer.state.copy(), states, history, times, self.builder.ordinals.copy()
 
     def restore_state(self, copied: tuple[Any, ...]) -> None:
         """Undo all batches since the copy."""
-        self.recognizer.state, self.history, times, self.builder.ordinals = copied
+        self.recognizer.state, states, self.history, times, self.builder.ordinals = copied
+        memo = self.recognizer.memo
+        if memo.states is not states:
+            memo.restart(states, memo.n_symbols)
         for one, last in zip(self._clocks, times, strict=True):
             one.last = last
 
@@ -259,6 +265,9 @@ class Bound:
         Left out are those without a measure and, where possible, those that satisfy no guard.
         """
         symbols, rows = self._symbols[:n_rows], self._rows[:n_rows]
+        if len(self.encoder.masks) > self._max_symbols:
+            self.encoder = SymbolEncoder(self._guards)
+            self.recognizer.forget_states()
         if self.may_drop:
             n_rows = self.encoder.encode(columns, symbols, rows)
         else:

@@ -7,6 +7,7 @@ numbers that states and symbols happen to get.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,30 +25,52 @@ START = 0
 _ALL_BITS = np.uint64(2**64 - 1)
 
 
+ENTRIES_PER_TRANSITION = 64
+"""Entries that the tables may have for each transition that is to be kept: most are never asked for."""
+
+MIN_STATES, MIN_SYMBOLS = 8, 8
+
+
 class Memo:
-    """Tables over (state, symbol), in rows of `n_symbols` entries; both dimensions grow by doubling."""
+    """Tables over (state, symbol), in rows of `n_symbols` entries; both dimensions grow by doubling.
+
+    They grow until `is_full`; whoever knows which states are still needed then calls `restart`.
+    """
 
     def __init__(self, cea: CEA, strategy: Strategy, *, capacity: int) -> None:
         self._determinizer = Determinizer(cea, strategy, capacity=capacity)
         self._final_only = frozenset((cea.final,))
+        self._capacity = capacity
         self.labels: list[Label] = []
         self._label_ids: dict[Label, int] = {}
+        self.restart([self._determinizer.start], MIN_SYMBOLS)
+
+    def restart(self, states: Sequence[DetState], n_symbols: int) -> None:
+        """Forget all transitions, and all states but these, which are numbered in their order; START is the first."""
         self.states: list[DetState] = []
         self._state_ids: dict[DetState, int] = {}
         self._by_rank: list[tuple[tuple[int, ...], ...]] = []
-        self.n_symbols = 8
-        self._state_capacity = 8
-        self.unmarked = np.full(64, UNKNOWN, np.int32)
-        self.marks_from = np.zeros(64, np.int32)
-        self.marks_to = np.zeros(64, np.int32)
-        self.touching = np.full((8, 1), _ALL_BITS, np.uint64)
+        self.n_symbols = n_symbols
+        self._state_capacity = MIN_STATES
+        self.unmarked = np.full(MIN_STATES * n_symbols, UNKNOWN, np.int32)
+        self.marks_from = np.zeros(MIN_STATES * n_symbols, np.int32)
+        self.marks_to = np.zeros(MIN_STATES * n_symbols, np.int32)
+        self.touching = np.full((n_symbols, 1), _ALL_BITS, np.uint64)
         self.accepts = np.zeros(1, np.uint64)
-        self.is_over = np.zeros(8, np.bool_)
-        self.rank = np.zeros(8, np.int32)
+        self.is_over = np.zeros(MIN_STATES, np.bool_)
+        self.rank = np.zeros(MIN_STATES, np.int32)
         self.step_label = np.zeros(16, np.int32)
         self.step_target = np.zeros(16, np.int32)
         self._n_steps = 0
-        self.number(self._determinizer.start)
+        for state in states:
+            self.number(state)
+        # What is needed at once has room, and as much again, so that restarts are rare.
+        self._max_entries = max(ENTRIES_PER_TRANSITION * self._capacity, 2 * len(states) * n_symbols)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the tables are larger than they should be."""
+        return self.size * self.n_symbols > self._max_entries
 
     @property
     def n_words(self) -> int:

@@ -17,7 +17,7 @@ from ceql.automaton.lazy import DEFAULT_CAPACITY
 from ceql.engine import kernel
 from ceql.engine.chunk import Chunk
 from ceql.engine.collector import collect
-from ceql.engine.memo import Memo
+from ceql.engine.memo import MIN_SYMBOLS, START, Memo
 from ceql.engine.state import MIN_NODES, RunState
 from ceql.errors import DataError
 from ceql.syntax.ast import Consumption, Strategy
@@ -108,11 +108,17 @@ class Recognizer:
     def _run(self, events: Events, masks: list[int], limit: int) -> Iterator[Chunk]:
         state = self.state
         state.control[kernel.AT] = 0
+        forgotten_at = -1
         while True:
             reason = self._advance(events, limit)
             if reason == kernel.DONE:
                 break
             if reason == kernel.MISS:
+                at = int(state.control[kernel.AT])
+                if self.memo.is_full and at != forgotten_at:
+                    self.forget_states(self.memo.n_symbols)
+                    # One event may need many transitions, all of them at once.
+                    forgotten_at = at
                 miss = int(state.control[kernel.MISS_SYMBOL])
                 self.memo.fill(int(state.control[kernel.MISS_STATE]), miss, masks[miss])
             elif reason == kernel.GROW:
@@ -219,6 +225,15 @@ class Recognizer:
 
     def _now(self, events: Events) -> Any:
         return events.times[events.rows[min(int(self.state.control[kernel.AT]), len(events.rows) - 1)]]
+
+    def forget_states(self, n_symbols: int = MIN_SYMBOLS) -> None:
+        """Drop all transitions, and the determinized states in which there is no run; the others are renumbered."""
+        state, memo = self.state, self.memo
+        kept = np.concatenate([[START], state.states_in_use()])
+        memo.restart([memo.states[number] for number in kept], n_symbols)
+        missed = np.flatnonzero(kept == state.control[kernel.MISS_STATE])
+        state.control[kernel.MISS_STATE] = missed[0] if len(missed) else START
+        state.renumber(kept, memo.state_capacity, memo.n_words)
 
     def _make_room(self, events: Events) -> None:
         state = self.state

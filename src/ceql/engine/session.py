@@ -51,7 +51,8 @@ class Session:
         id_columns: for shape "events", the columns that tell events apart, which `match_id` is then made of
             instead of the row number: in a part of a stream that number says nothing. The first orders the stream.
         max_state_bytes: how much may be held between batches.
-        memo_capacity: how many computed transitions of the automaton are kept; any number gives the same matches.
+        memo_capacity: how many computed transitions of the automaton are kept, roughly; those that are dropped are
+            computed again when they are needed, so any number gives the same matches.
         chunk_size: how many matches, at most, make a batch of the result.
     """
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ceql.engine.kernel import KEY, LIST_CAPACITY, N_CONTROL, N_NODES, N_POOL
+from ceql.engine.renumber import renumber_keys
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -73,6 +74,24 @@ class RunState:
             wider = np.zeros((len(self.key_active), n_words), np.uint64)
             wider[:, : self.key_active.shape[1]] = self.key_active
             self.key_active = wider
+
+    def states_in_use(self) -> IntArray:
+        """Return the numbers of the determinized states that have runs, of any key."""
+        sets = self.active | np.bitwise_or.reduce(self.key_active, axis=0)
+        return np.flatnonzero(np.unpackbits(sets.view(np.uint8), bitorder="little"))
+
+    def renumber(self, kept: IntArray, n_states: int, n_words: int) -> None:
+        """Give state `kept[i]` the number i, and make what has one entry per state as long as asked for."""
+        numbers = np.zeros(64 * len(self.active), np.int32)
+        numbers[kept] = np.arange(len(kept))
+        for name in ("list_nodes", "list_length", "list_merged"):
+            setattr(self, name, _grown(getattr(self, name)[kept], n_states))
+        in_use = numbers[np.flatnonzero(np.unpackbits(self.active.view(np.uint8), bitorder="little"))]
+        self.active = np.zeros(n_words, np.uint64)
+        np.bitwise_or.at(self.active, in_use >> 6, np.uint64(1) << (in_use & 63).astype(np.uint64))
+        new_active = np.zeros((len(self.key_active), n_words), np.uint64)
+        renumber_keys(numbers, self.key_from, self.key_length, self.key_active, self.pool, new_active)
+        self.key_active = new_active
 
     def make_room_for_keys(self, n_keys: int) -> None:
         """Lengthen what has one entry per partition key."""
