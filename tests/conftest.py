@@ -31,8 +31,8 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 def spark() -> Iterator[Any]:
     """One Spark session for all tests of a worker that need one: starting another takes longer than they do.
 
-    They are kept together by `pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), ...]`, or those that
-    run what users read and start with by `"spark stories"`, so that two cores are busy.
+    They are kept together by `pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), ...]`. What starts
+    processes of its own is in another group, so that two cores are busy.
     """
     ceql_spark = pytest.importorskip("ceql.spark")
     config = {

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
+from contextvars import ContextVar
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import product
@@ -137,7 +138,27 @@ def valuations(formula: ast.Formula, stream: list[Event]) -> set[Valuation]:
     raise AssertionError(formula)
 
 
+class TooManyError(Exception):
+    """The set would be larger than anybody wants to wait for."""
+
+
+_MOST_PAIRS: ContextVar[float] = ContextVar("_MOST_PAIRS", default=math.inf)
+
+
+def has_few_valuations(formula: ast.Formula, stream: list[Event], most: int) -> bool:
+    """Return whether a formula has no more valuations than that, and few enough on the way to them."""
+    token = _MOST_PAIRS.set(100 * most)
+    try:
+        return len(valuations(formula, stream)) <= most
+    except TooManyError:
+        return False
+    finally:
+        _MOST_PAIRS.reset(token)
+
+
 def _followed(first: set[Valuation], second: set[Valuation], *, may_skip: bool) -> set[Valuation]:
+    if len(first) * len(second) > _MOST_PAIRS.get():
+        raise TooManyError
     return {
         Valuation(one.start, other.end, one.held | other.held)
         for one, other in product(first, second)

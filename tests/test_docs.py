@@ -131,7 +131,7 @@ def test_code_prints_what_the_page_shows(page: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.xdist_group("spark stories")
+@pytest.mark.xdist_group("spark")
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize(
     "page", [page for page in DOCS if any(code.needs_spark for code in python_of(page))], ids=lambda page: page.name

@@ -21,7 +21,7 @@ from ceql.cli import app
 ROOT = Path(__file__).resolve().parents[1]
 GALLERY = ROOT / "examples"
 NAMES = sorted(query.parent.name for query in GALLERY.glob("*/query.ceql"))
-ON_SPARK = [pytest.mark.spark, pytest.mark.xdist_group("spark stories"), pytest.mark.filterwarnings("default")]
+ON_SPARK = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.filterwarnings("default")]
 
 # What a computation finds: how many matches there are of each description.
 Found = Counter[tuple[Any, ...]]

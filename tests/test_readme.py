@@ -28,7 +28,7 @@ def test_the_query_compiles() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.xdist_group("spark stories")
+@pytest.mark.xdist_group("spark")
 def test_code_blocks_on_spark_run(spark: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     first, *others = python_of(README)
     names: dict[str, Any] = {}

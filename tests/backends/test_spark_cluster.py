@@ -6,10 +6,12 @@ import os
 import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
 from ceql.backends.java import JavaError, find_java
+from stream_files import PATHS, assert_each_match_once, write_files
 
 pytest.importorskip("pyspark.sql")
 
@@ -18,6 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark processes")]
 CLUSTER = """
 import os
 import signal
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -30,6 +33,7 @@ from pyspark.sql import functions as F
 
 import ceql
 import ceql.spark
+import stream_driver
 
 settings = {
     "spark.sql.shuffle.partitions": 4,
@@ -130,6 +134,24 @@ thread.start()
 print("after a kill", matches() == expected)
 thread.join(timeout=60)
 print("killed", len(killed), before[0] not in executors())
+
+folder = Path(sys.argv[1])
+
+
+def kill_one_inside_a_micro_batch():
+    while True:
+        begun, done = ({path.name for path in folder.glob(f"checkpoint/{name}/*")} for name in ("offsets", "commits"))
+        if (begun - done) & {"2", "3", "4"} and executors():
+            os.kill(executors()[-1], signal.SIGKILL)
+            killed.append("one more")
+            return
+        time.sleep(0.01)
+
+
+thread = threading.Thread(target=kill_one_inside_a_micro_batch, daemon=True)
+thread.start()
+stream_driver.run(spark, *(str(folder / name) for name in sys.argv[2:]))
+print("killed", len(killed))
 spark.stop()
 """
 
@@ -161,26 +183,31 @@ spark.stop()
 """
 
 
-def output(program: str) -> list[str]:
+def output(program: str, *arguments: str) -> list[str]:
     """Return what a program prints, in a process without settings for Spark."""
     try:
         find_java()
     except JavaError as error:
         pytest.skip(str(error))
     kept = {name: value for name, value in os.environ.items() if "SPARK" not in name}
-    ran = subprocess.run([sys.executable, "-c", program], env=kept, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", program, *arguments]
+    environment = {**kept, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout.splitlines()
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="processes are found in /proc")
-def test_matches_are_the_same_after_an_executor_is_killed() -> None:
-    assert output(CLUSTER) == [
+def test_matches_of_batches_and_streams_are_the_same_after_an_executor_is_killed(tmp_path: Path) -> None:
+    write_files(tmp_path / "in")
+    assert output(CLUSTER, str(tmp_path), *PATHS) == [
         "plan plan: keys",
         "undisturbed True True",
         "after a kill True",
         "killed 1 True",
+        "killed 2",
     ]
+    assert_each_match_once(tmp_path)
 
 
 LACKING = [name for name in ("grpc", "grpc_status", "zstandard") if find_spec(name) is None]

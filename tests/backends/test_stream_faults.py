@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -11,18 +10,17 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-import ceql
 import strategies
 from ceql.backends import java
+from stream_files import N_FILES, PATHS, assert_each_match_once, write_files
 
 pytest.importorskip("pyspark.sql")
+import stream_driver
 
 pytestmark = [
     pytest.mark.spark,
@@ -30,45 +28,19 @@ pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc"),
 ]
 
-DRIVER = Path(__file__).with_name("stream_driver.py")
-QUERY = "SELECT * FROM S WHERE A AS x ; B AS y PARTITION BY [k] WITHIN 4 seconds"
-SCHEMA = pa.schema([("type", pa.string()), ("id", pa.int64()), ("k", pa.int64()), ("t", pa.timestamp("us", "UTC"))])
-N_FILES = 5
 PATIENCE = 10_000
 """How often a condition is looked at before it counts as never to come."""
-
-
-def events() -> list[dict[str, Any]]:
-    chance = random.Random(5)
-    start = datetime(2024, 1, 1, tzinfo=UTC)
-    return [
-        {"type": chance.choice("AB"), "id": number, "k": number % 5, "t": start + timedelta(seconds=number * 0.3)}
-        for number in range(N_FILES * 14)
-    ]
-
-
-def write_files(folder: Path) -> None:
-    """Write the events in some disorder, and at last a row that lets all of them pass the watermark."""
-    folder.mkdir()
-    chance = random.Random(6)
-    rows = sorted(events(), key=lambda event: event["t"] + timedelta(seconds=4 * chance.random()))
-    end = {"type": "Z", "id": -1, "k": 0, "t": datetime(2024, 2, 1, tzinfo=UTC)}
-    parts = [*(rows[begin : begin + 14] for begin in range(0, len(rows), 14)), [end]]
-    for number, part in enumerate(parts):
-        path = folder / f"{number:02}.json"
-        path.write_text("".join(json.dumps({**event, "t": event["t"].isoformat()}) + "\n" for event in part))
-        os.utime(path, (1_700_000_000 + number,) * 2)
 
 
 class Driver:
     """A process that runs the streaming query, with all processes that it starts."""
 
-    def __init__(self, path: Path, master: str) -> None:
+    def __init__(self, path: Path) -> None:
         self._checkpoint = path / "checkpoint"
         self._log = (path / "log").open("ab")
-        arguments = [path / "in", path / "sink", self._checkpoint, path / "result", master]
+        paths = [str(path / name) for name in PATHS]
         self._process = subprocess.Popen(
-            [sys.executable, str(DRIVER), *map(str, arguments)],
+            [sys.executable, stream_driver.__file__, "local[2,4]", *paths],
             stdout=self._log,
             stderr=self._log,
             start_new_session=True,
@@ -113,16 +85,9 @@ class Driver:
         """Return the Python workers: children of a daemon, which comes before them."""
         return [process for process, command in self.processes().items() if b"pyspark.daemon" in command][1:]
 
-    def executors(self) -> list[int]:
-        """Return the executors of a cluster."""
-        return [process for process, command in self.processes().items() if b".CoarseGrainedExecutorBackend" in command]
-
     def kill_a_worker(self) -> None:
         with suppress(ProcessLookupError):
             os.kill(self.workers()[-1], signal.SIGKILL)
-
-    def kill_an_executor(self) -> None:
-        os.kill(self.executors()[-1], signal.SIGKILL)
 
     def kill(self) -> None:
         """End the driver, its Java and its workers at once."""
@@ -147,8 +112,8 @@ def drivers(tmp_path: Path) -> Any:
         pytest.skip(str(error))
     started: list[Driver] = []
 
-    def start(master: str = "local[2,4]") -> Driver:
-        started.append(Driver(tmp_path, master))
+    def start() -> Driver:
+        started.append(Driver(tmp_path))
         return started[-1]
 
     yield start
@@ -159,14 +124,6 @@ def drivers(tmp_path: Path) -> Any:
 
 def log_of(path: Path) -> str:
     return (path / "log").read_text(errors="replace")
-
-
-def assert_each_match_once(path: Path) -> None:
-    found = [tuple(pair) for pair in json.loads((path / "result").read_text())]
-    matches = ceql.match(QUERY, pa.Table.from_pylist(events(), SCHEMA), time_column="t").to_arrow().to_pylist()
-    expected = [(match["x"]["id"], match["y"]["id"]) for match in matches]
-    assert sorted(found) == sorted(expected)
-    assert len(expected) > 30
 
 
 @pytest.mark.parametrize("attempt", range(max(1, strategies.FUZZ)))
@@ -188,14 +145,5 @@ def test_a_stream_that_is_killed_again_and_again_gives_each_match_once(
     driver = drivers()
     driver.wait_until(lambda: driver.is_inside(third) and driver.workers() != [])
     driver.kill_a_worker()
-    assert driver.finish() == 0, log_of(tmp_path)[-3000:]
-    assert_each_match_once(tmp_path)
-
-
-def test_a_stream_on_a_cluster_outlives_an_executor(tmp_path: Path, drivers: Any) -> None:
-    write_files(tmp_path / "in")
-    driver = drivers("local-cluster[2,1,1024]")
-    driver.wait_until(lambda: driver.is_inside(2) and len(driver.executors()) == 2)
-    driver.kill_an_executor()
     assert driver.finish() == 0, log_of(tmp_path)[-3000:]
     assert_each_match_once(tmp_path)

@@ -15,7 +15,7 @@ from ceql.datasets.blocks import N_EVENTS
 from ceql.datasets.generate import DATASETS, events, generated, schema
 
 pytest.importorskip("pyspark.sql")
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark stories"), pytest.mark.filterwarnings("default")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.filterwarnings("default")]
 
 N_THREE_BLOCKS = 2 * N_EVENTS + 1000
 

@@ -25,7 +25,7 @@ pytest.importorskip("shapely")
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark stories"),
+    pytest.mark.xdist_group("spark"),
     pytest.mark.filterwarnings("default"),
     pytest.mark.usefixtures("spark"),
 ]

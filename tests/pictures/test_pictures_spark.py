@@ -8,7 +8,7 @@ import pytest
 
 from ceql.pictures import timeline
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark stories"), pytest.mark.filterwarnings("default")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.filterwarnings("default")]
 
 
 def test_no_more_is_collected_than_is_shown(spark: Any) -> None:
