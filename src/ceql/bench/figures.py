@@ -114,6 +114,7 @@ def _lines(rows: list[Row], run: Run, axes: Axes) -> Any:
             line[0].set_ylabel(unit)
             for dataset, panel in zip(datasets, line, strict=True):
                 ends[panel] = _plot(panel, [row for row in measured if row.dataset == dataset], axes, value)
+            _show_a_decade(line[0])
         for dataset, panel in zip(datasets, panels[0], strict=True):
             panel.set_title(TITLES[dataset], loc="left")
         for panel in panels[-1]:
@@ -125,6 +126,13 @@ def _lines(rows: list[Row], run: Run, axes: Axes) -> Any:
             _label(panel, own)
         plt.close(figure)
     return figure
+
+
+def _show_a_decade(panel: Any) -> None:
+    """Let a scale span a power of ten at least, so that small differences look small."""
+    low, high = panel.get_ylim()
+    lacking = max(1.0, 10 * low / high) ** 0.5
+    panel.set_ylim(low / lacking, high * lacking)
 
 
 def _explain_crosses(figure: Any, panels: Any) -> None:

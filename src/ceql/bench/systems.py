@@ -84,8 +84,10 @@ class Ceql(_InMemory):
     """The engine; all matches are kept in memory, as row numbers."""
 
     def warm_up(self, events: pa.Table) -> None:
-        """Run on a few events."""
-        ceql.match(self.query, events, shape="positions").count()
+        """Run on a few events, and collect what is left of them, for which only more events would be a reason."""
+        session = ceql.Session(self.query, shape="positions")
+        session.feed(events).count()
+        session.snapshot()
 
     def count(self, text: str) -> int:
         """Return the number of matches kept."""
