@@ -13,7 +13,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -25,6 +25,7 @@ from ceql.backends.java import JavaError
 from ceql.cli import app
 
 pytest.importorskip("pyspark.sql")
+from ceql.cli import stream_on_spark
 from ceql.cli.stream_on_spark import Counts, Stop
 
 pytestmark = [
@@ -246,6 +247,33 @@ def test_every_batch_is_counted_once() -> None:
     assert counts.status(START) == f"0 events/s, 0 matches/s, {watermark} (10 s ago), state 200.0 kB, 2 late"
     assert counts.status(START + timedelta(days=1)) == f"0 events/s, 0 matches/s, {watermark}, state 200.0 kB, 2 late"
     assert counts.summary(1.5) == f"1,010 events, 4 matches, 2 late, 1.50 s on Spark, {watermark}"
+    counts.is_cut_off = True
+    assert counts.summary(1.5).endswith("\nthe last micro-batch was abandoned: the next run does it again")
+
+
+def test_who_sees_no_events_says_nothing_of_a_watermark() -> None:
+    assert Counts("matches").summary(0.5) == "0 events, 0 matches, 0 late, 0.50 s on Spark, no new events"
+
+
+class Running:
+    """A query whose micro-batch takes for ever, or ends while it is looked at."""
+
+    isActive = True  # noqa: N815
+    status: ClassVar[dict[str, bool]] = {"isTriggerActive": True}
+
+    def __init__(self, n_looks: int) -> None:
+        self.n_looks = n_looks
+
+    @property
+    def lastProgress(self) -> Any:  # noqa: N802
+        self.n_looks -= 1
+        return batch(int(self.n_looks < 0), "1970-01-01T00:00:00.000Z")
+
+
+@pytest.mark.parametrize(("n_looks", "is_done"), [(1, True), (3, True), (10**9, False)])
+def test_a_running_micro_batch_is_waited_for(monkeypatch: pytest.MonkeyPatch, n_looks: int, is_done: bool) -> None:
+    monkeypatch.setattr(stream_on_spark, "SECONDS_TO_FINISH", 0.1)
+    assert stream_on_spark._finish_batch(Running(n_looks)) is is_done
 
 
 def test_who_asks_twice_does_not_want_to_wait() -> None:
@@ -276,7 +304,8 @@ def test_a_signal_stops_the_stream_and_another_run_goes_on(folder: Folder) -> No
         running.kill()
     assert running.returncode == 143
     assert stdout == ""
-    assert re.fullmatch(r"\d events, \d match(es)?, 0 late, [\d.]+ s on Spark, watermark .* UTC\n", stderr), stderr
+    said = r"\d events, \d match(es)?, 0 late, [\d.]+ s on Spark, watermark .* UTC\n"
+    assert re.fullmatch(rf"{said}(the last micro-batch was abandoned: .*\n)?", stderr), stderr
 
     folder.put("2", EVENTS.slice(9))
     result = folder.run("--watermark", "1 second")

@@ -178,22 +178,20 @@ def _follow(query: Any, counts: Counts, stop: Stop, show: Any) -> None:
             show(counts.status(datetime.now(UTC)))
     if stop:
         show("stopping")
-        _finish_batch(query)
+        counts.is_cut_off = not _finish_batch(query)
         query.stop()
     counts.add(query)
 
 
-def _finish_batch(query: Any) -> None:
-    """Wait for the micro-batch that runs: an abandoned one may leave files that only Spark knows to ignore."""
+def _finish_batch(query: Any) -> bool:
+    """Wait for the micro-batch that runs, and return whether it is done: an abandoned one may leave files behind."""
     deadline = time.monotonic() + SECONDS_TO_FINISH
     before = _last_batch(query)
-    while (
-        query.isActive
-        and query.status["isTriggerActive"]
-        and _last_batch(query) == before
-        and time.monotonic() < deadline
-    ):
+    while query.isActive and query.status["isTriggerActive"] and _last_batch(query) == before:
+        if time.monotonic() >= deadline:
+            return False
         time.sleep(POLL_SECONDS / 10)
+    return True
 
 
 def _last_batch(query: Any) -> tuple[int, str] | None:
@@ -213,6 +211,8 @@ class Counts:
     state_bytes: int = 0
     events_per_second: float = 0.0
     matches_per_second: float = 0.0
+    is_cut_off: bool = False
+    """Whether the last micro-batch was abandoned."""
     _seen: set[tuple[int, str]] = field(default_factory=set)
 
     def add(self, query: Any) -> bool:
@@ -252,11 +252,13 @@ class Counts:
     def summary(self, seconds: float) -> str:
         """Return in one line what came of the stream."""
         rows = counted(self.n_matches, self.shape)
-        return f"{self.n_events:,} events, {rows}, {self.n_late:,} late, {seconds:.2f} s on Spark, {self._watermark()}"
+        text = f"{self.n_events:,} events, {rows}, {self.n_late:,} late, {seconds:.2f} s on Spark, {self._watermark()}"
+        return f"{text}\nthe last micro-batch was abandoned: the next run does it again" if self.is_cut_off else text
 
     def _watermark(self, now: datetime | None = None) -> str:
         if self.watermark is None:
-            return "no watermark yet"
+            # A checkpoint may have one, which Spark tells with the next events.
+            return "no watermark yet" if self.n_events else "no new events"
         text = f"watermark {self.watermark:%Y-%m-%d %H:%M:%S} UTC"
         if now is not None and timedelta() <= now - self.watermark < LIVE_LAG:
             text += f" ({(now - self.watermark).total_seconds():,.0f} s ago)"
