@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -85,6 +86,17 @@ def test_memory_is_shown_by_strategy(results: Path, tmp_path: Path) -> None:
         figures.draw(one, folder)
     sizes = [len((tmp_path / name / "paper-strategies.svg").read_text()) for name in ("without", "with")]
     assert sizes[1] > 1.3 * sizes[0]
+
+
+def test_every_figure_that_is_shown_is_drawn_whatever_was_chosen(results: Path, tmp_path: Path) -> None:
+    whole = report.load(results)
+    for number, query in enumerate(("S3", "S3'", "Q7")):
+        chosen = replace(whole, rows=tuple(row for row in whole.rows if row.query.partition("x")[0] == query))
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        drawn = {path.name for path in figures.draw(chosen, folder)}
+        shown = set(re.findall(r"\((\S+\.svg)\)", report.markdown(chosen, "figures").replace("(figures/", "(")))
+        assert shown == {name for name in drawn if name.endswith(".svg")} != set()
 
 
 def test_a_document_gets_the_tables_between_its_markers(results: Path, tmp_path: Path) -> None:

@@ -297,7 +297,10 @@ _DRAWN: dict[Experiment, Callable[[list[Row], Run], Any]] = {
     Experiment.windows: lambda rows, run: _lines(rows, run, _BY_WINDOW),
     Experiment.operators: _points,
     Experiment.strategies: lambda rows, run: _lines(
-        [row for row in rows if row.query.count("'")], run, replace(_BY_WINDOW, series=lambda row: row.strategy)
+        # Windows are varied without output; there is nothing else to show if only queries with output were chosen.
+        [row for row in rows if row.query.count("'")] or rows,
+        run,
+        replace(_BY_WINDOW, series=lambda row: row.strategy),
     ),
     Experiment.spark: _spark,
 }
