@@ -84,7 +84,7 @@ class Ceql(_InMemory):
     """The engine; all matches are kept in memory, as row numbers."""
 
     def warm_up(self, events: pa.Table) -> None:
-        """Run on a few events, and collect what is left of them, for which only more events would be a reason."""
+        """Run on a few events, and collect: so few give no reason to, and it has to be compiled, too."""
         session = ceql.Session(self.query, shape="positions")
         session.feed(events).count()
         session.snapshot()

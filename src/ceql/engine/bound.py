@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ceql.automaton.lazy import DEFAULT_CAPACITY, Alphabet, DetState
+from ceql.automaton.lazy import Alphabet, DetState
 from ceql.automaton.passes import collapse_labels, simplify
 from ceql.engine.batch import check_type_column
 from ceql.engine.chunk import Chunk
@@ -91,7 +91,6 @@ class Bound:
         self.builder = ResultBuilder(shape, bound, self.schema, id_columns)
         self.history = History(self._stored) if shape != "positions" else None
         self._lacking = _lacking(query)
-        self._max_symbols = options.get("capacity", DEFAULT_CAPACITY)
         self._history_limit = MIN_HISTORY
         self._keys_limit = MIN_KEYS
         # PERF: allocated once; fresh arrays of this size come from the system page by page.
@@ -265,7 +264,7 @@ class Bound:
         Left out are those without a measure and, where possible, those that satisfy no guard.
         """
         symbols, rows = self._symbols[:n_rows], self._rows[:n_rows]
-        if len(self.encoder.masks) > self._max_symbols:
+        if len(self.encoder.masks) > self.recognizer.memo.capacity:
             self.encoder = SymbolEncoder(self._guards)
             self.recognizer.forget_states()
         if self.may_drop:

@@ -40,7 +40,7 @@ class Memo:
     def __init__(self, cea: CEA, strategy: Strategy, *, capacity: int) -> None:
         self._determinizer = Determinizer(cea, strategy, capacity=capacity)
         self._final_only = frozenset((cea.final,))
-        self._capacity = capacity
+        self.capacity = capacity
         self.labels: list[Label] = []
         self._label_ids: dict[Label, int] = {}
         self.restart([self._determinizer.start], MIN_SYMBOLS)
@@ -65,7 +65,7 @@ class Memo:
         for state in states:
             self.number(state)
         # What is needed at once has room, and as much again, so that restarts are rare.
-        self._max_entries = max(ENTRIES_PER_TRANSITION * self._capacity, 2 * len(states) * n_symbols)
+        self._max_entries = max(ENTRIES_PER_TRANSITION * self.capacity, 2 * len(states) * n_symbols)
 
     @property
     def is_full(self) -> bool:

@@ -114,13 +114,13 @@ class Recognizer:
             if reason == kernel.DONE:
                 break
             if reason == kernel.MISS:
-                at = int(state.control[kernel.AT])
+                at, symbol = int(state.control[kernel.AT]), int(state.control[kernel.MISS_SYMBOL])
+                missed = self.memo.states[state.control[kernel.MISS_STATE]]
                 if self.memo.is_full and at != forgotten_at:
                     self.forget_states(self.memo.n_symbols)
                     # One event may need many transitions, all of them at once.
                     forgotten_at = at
-                miss = int(state.control[kernel.MISS_SYMBOL])
-                self.memo.fill(int(state.control[kernel.MISS_STATE]), miss, masks[miss])
+                self.memo.fill(self.memo.number(missed), symbol, masks[symbol])
             elif reason == kernel.GROW:
                 self._make_room(events)
             else:
@@ -231,8 +231,6 @@ class Recognizer:
         state, memo = self.state, self.memo
         kept = np.concatenate([[START], state.states_in_use()])
         memo.restart([memo.states[number] for number in kept], n_symbols)
-        missed = np.flatnonzero(kept == state.control[kernel.MISS_STATE])
-        state.control[kernel.MISS_STATE] = missed[0] if len(missed) else START
         state.renumber(kept, memo.state_capacity, memo.n_words)
 
     def _make_room(self, events: Events) -> None:
