@@ -21,6 +21,7 @@ from ceql.engine.keys import NO_KEY, KeyEncoder, count_events
 from ceql.engine.matches import Ordinals, ResultBuilder, Shape, as_type, result_schema
 from ceql.engine.measure import Measure
 from ceql.engine.recognizer import Events, Recognizer, check_size, may_drop_irrelevant
+from ceql.engine.shared import SharedBuilder, shared_schema
 from ceql.engine.snapshot import Content
 from ceql.engine.state import MIN_NODES
 from ceql.engine.symbols import SymbolEncoder
@@ -54,6 +55,7 @@ class Bound:
         type_column: str | None,
         time_column: str | None,
         id_columns: tuple[str, ...] = (),
+        shares_events: bool = False,
         **options: Any,
     ) -> None:
         self.query = query
@@ -87,8 +89,9 @@ class Bound:
             is_float=self.measure.is_float,
             **options,
         )
-        self.schema = result_schema(shape, bound, schema)
-        self.builder = ResultBuilder(shape, bound, self.schema, id_columns)
+        self.schema = shared_schema(bound) if shares_events else result_schema(shape, bound, schema)
+        builder = SharedBuilder if shares_events else ResultBuilder
+        self.builder = builder(shape, bound, self.schema, id_columns)
         self.history = History(self._stored) if shape != "positions" else None
         self._lacking = _lacking(query)
         self._history_limit = MIN_HISTORY

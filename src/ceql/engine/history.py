@@ -109,6 +109,9 @@ class Stretch:
             self._ids = np.unique(wanted)
             self._kept = pa.array(np.searchsorted(ids, self._ids))
 
+    def __len__(self) -> int:
+        return len(self._ids)
+
     def indices(self, rows: IntArray) -> IntArray:
         """Return where some rows, all of them held, are in the stretch."""
         n_held, span = len(self._ids), int(self._ids[-1] - self._ids[0]) + 1
@@ -122,6 +125,11 @@ class Stretch:
         index_at: IntArray = np.zeros(span, np.int64)
         index_at[self._ids - self._ids[0]] = np.arange(n_held)
         return index_at[offsets]
+
+    def rows(self, indices: IntArray) -> IntArray:
+        """Return the numbers of the rows at some indices."""
+        found: IntArray = self._ids[indices]
+        return found
 
     def columns(self, names: Iterable[str], indices: pa.Array) -> list[pa.Array]:
         """Return the values of some columns at some indices; NULL gives NULL."""

@@ -200,22 +200,34 @@ class ResultBuilder:
         )
 
     def _matches(self, chunk: Chunk, labels: list[Label], stretch: Stretch) -> pa.RecordBatch:
+        columns = self._bounds(chunk, stretch)
+        for variable, indices in self._bound(chunk, labels, stretch):
+            if variable.multiplicity is plan.Multiplicity.SEVERAL:
+                structs = structs_at(indices.values, variable.struct, stretch)
+                columns.append(pa.ListArray.from_arrays(indices.offsets, structs, type=variable.field.type))
+            else:
+                columns.append(structs_at(indices, variable.struct, stretch))
+        columns = [as_type(column, field.type) for column, field in zip(columns, self.schema, strict=True)]
+        return pa.record_batch(columns, schema=self.schema)
+
+    def _bounds(self, chunk: Chunk, stretch: Stretch) -> list[pa.Array]:
+        """Return the partition key, start and end of each match."""
         ends = pa.array(stretch.indices(chunk.end))
         columns = stretch.columns(self.plan.partition_by, ends)
         if self.plan.bounds is None:
-            columns += [pa.array(chunk.start), pa.array(chunk.end)]
-        else:
-            starts = pa.array(stretch.indices(chunk.start))
-            columns += [stretch.columns([self.plan.bounds], one)[0] for one in (starts, ends)]
+            return [*columns, pa.array(chunk.start), pa.array(chunk.end)]
+        starts = pa.array(stretch.indices(chunk.start))
+        return columns + [stretch.columns([self.plan.bounds], one)[0] for one in (starts, ends)]
+
+    def _bound(self, chunk: Chunk, labels: list[Label], stretch: Stretch) -> Iterator[tuple[plan.Variable, pa.Array]]:
+        """Yield the indices of the events that each variable binds in each match: one, NULL, or a list."""
         indices, length = stretch.indices(chunk.rows), _common_length(chunk)
-        for variable, data_type in zip(self.plan.variables, self.schema.types[len(columns) :], strict=True):
+        for variable in self.plan.variables:
             binds = np.array([variable.name in label for label in labels], np.bool_)
             if variable.multiplicity is plan.Multiplicity.SEVERAL:
-                columns.append(_lists(chunk, binds, indices, data_type, stretch))
+                yield variable, _lists(chunk, binds, indices)
             else:
-                columns.append(_structs(_one_each(chunk, binds, indices, length), data_type, stretch))
-        columns = [as_type(column, field.type) for column, field in zip(columns, self.schema, strict=True)]
-        return pa.record_batch(columns, schema=self.schema)
+                yield variable, _one_each(chunk, binds, indices, length)
 
     def _events(self, chunk: Chunk, labels: list[Label], stretch: Stretch) -> pa.RecordBatch:
         lengths = np.diff(chunk.offsets)
@@ -263,15 +275,15 @@ def _one_each(chunk: Chunk, binds: IntArray, indices: IntArray, length: int) -> 
     return pa.array(one_each, mask=one_each < 0)
 
 
-def _lists(chunk: Chunk, binds: IntArray, indices: IntArray, data_type: pa.ListType, stretch: Stretch) -> pa.Array:
-    """Return lists of the attributes of the events that a variable binds in each match."""
+def _lists(chunk: Chunk, binds: IntArray, indices: IntArray) -> pa.Array:
+    """Return the indices of the events that a variable binds in each match."""
     is_bound = binds.take(chunk.labels)
-    structs = _structs(pa.array(indices[np.flatnonzero(is_bound)]), data_type.value_type, stretch)
     n_before = np.concatenate([[0], np.cumsum(is_bound)])
-    return pa.ListArray.from_arrays(pa.array(n_before[chunk.offsets].astype(np.int32)), structs, type=data_type)
+    offsets = pa.array(n_before[chunk.offsets].astype(np.int32))
+    return pa.ListArray.from_arrays(offsets, pa.array(indices[np.flatnonzero(is_bound)]))
 
 
-def _structs(indices: pa.Array, data_type: pa.StructType, stretch: Stretch) -> pa.Array:
+def structs_at(indices: pa.Array, data_type: pa.StructType, stretch: Stretch) -> pa.Array:
     """Return the attributes of the events at some indices; NULL gives NULL."""
     fields = list(data_type)
     if not fields:

@@ -50,6 +50,7 @@ class Session:
             column with the name of each event's stream.
         id_columns: for shape "events", the columns that tell events apart, which `match_id` is then made of
             instead of the row number: in a part of a stream that number says nothing. The first orders the stream.
+        shares_events: for shape "matches", whether batches are as `ceql.engine.shared` describes them.
         max_state_bytes: how much may be held between batches.
         memo_capacity: how many computed transitions of the automaton are kept, roughly; those that are dropped are
             computed again when they are needed, so any number gives the same matches.
@@ -66,6 +67,7 @@ class Session:
         order_by: Sequence[str] = (),
         stream_column: str | None = None,
         id_columns: Sequence[str] = (),
+        shares_events: bool = False,
         sort: bool = False,
         max_state_bytes: int | None = None,
         memo_capacity: int = DEFAULT_CAPACITY,
@@ -80,6 +82,7 @@ class Session:
         self.order_by = (order_by,) if isinstance(order_by, str) else tuple(order_by)
         self.stream_column = stream_column
         self.id_columns = tuple(id_columns)
+        self.shares_events = shares_events
         self.sort = sort
         # Untyped as long as the events are not known, so that a wrong query is told at once.
         self._draft = query if isinstance(query, Query) else _compiled(query, None, (), time_column, ())
@@ -286,6 +289,7 @@ class Session:
             type_column=self.type_column,
             time_column=time_column,
             id_columns=self.id_columns,
+            shares_events=self.shares_events,
             collects_always=self.collects_always,
             **self.options,
         )

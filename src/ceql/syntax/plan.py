@@ -223,12 +223,16 @@ class Variable:
     attributes: tuple[tuple[str, pa.DataType], ...]
 
     @property
+    def struct(self) -> pa.StructType:
+        """What is shown of one event."""
+        return pa.struct([pa.field(name, data_type) for name, data_type in self.attributes])
+
+    @property
     def field(self) -> pa.Field:
         """The variable's column: a struct where it binds one event, a list of structs otherwise."""
-        struct = pa.struct([pa.field(name, data_type) for name, data_type in self.attributes])
         if self.multiplicity is Multiplicity.SEVERAL:
-            return pa.field(self.name, pa.list_(pa.field("item", struct, nullable=False)), nullable=False)
-        return pa.field(self.name, struct, nullable=self.multiplicity is Multiplicity.OPTIONAL)
+            return pa.field(self.name, pa.list_(pa.field("item", self.struct, nullable=False)), nullable=False)
+        return pa.field(self.name, self.struct, nullable=self.multiplicity is Multiplicity.OPTIONAL)
 
 
 @dataclass(frozen=True, slots=True)
