@@ -96,7 +96,7 @@ def swallowed(text: str, events: DataFrame) -> DataFrame:
 
 
 def handed_back(text: str, events: DataFrame, n_matches: int) -> DataFrame:
-    """Return as many matches as were found, but made beforehand, and each with all values: what Spark takes for them."""
+    """Return as many matches as were found, but made beforehand, each with all values: what Spark takes for them."""
     planned = job(text, events)
     rows, n_rows = spark_batch.arranged(planned), planned.events.count()
     some = ceql.match(text, events.limit(200_000).toArrow(), sort=True, order_by=["id"]).to_arrow()

@@ -19,10 +19,9 @@ from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own documentation writes it
-from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DataType, DoubleType, FloatType
 
 from ceql.backends import spark_pruning, spark_shards
@@ -84,25 +83,22 @@ def _shares_events(job: Job) -> bool:
 def with_events(found: DataFrame, query: plans.Plan) -> DataFrame:
     """Return the rows of the shape "matches", given matches beside the events that they share."""
     # PERF: Spark takes long to receive values, 0.6 us for the 26 of a match of Q1 of the paper, and copies what it has
-    # received in far less.
-    names = lists(query)
-    n_keys = len(query.partition_by)
+    # received in far less. As text because each call of a function takes the driver a millisecond, and there are many.
+    names, n_keys = lists(query), len(query.partition_by)
     is_one_word = n_keys + n_words(query) == 1
-    opened = found.select(*dict.fromkeys(names), F.explode(MATCHES).alias("c0") if is_one_word else F.inline(MATCHES))
-    columns = [F.col(f"c{number}") for number in range(n_keys)]
+    each = f"explode({MATCHES}) AS c0" if is_one_word else f"inline({MATCHES})"
+    opened = found.selectExpr(*dict.fromkeys(names), each)
+    columns = [f"c{number}" for number in range(n_keys)]
     for number, name in enumerate(names):
-        word = F.shiftright(f"c{n_keys + number // PLACES_PER_WORD}", number % PLACES_PER_WORD * BITS)
-        columns.append(F.get(name, word.bitwiseAND(F.lit(NO_PLACE)).cast("int")))
+        word = f"c{n_keys + number // PLACES_PER_WORD}"
+        columns.append(f"get({name}, int(shiftright({word}, {number % PLACES_PER_WORD * BITS}) & {NO_PLACE}))")
     for number, variable in enumerate(query.variables, n_keys + 2):
         if variable.multiplicity is not plans.Multiplicity.OPTIONAL:
-            columns[number] = F.coalesce(columns[number], _of_nulls(variable.struct))
-    return opened.select(*columns).toDF(*query.result_schema.names)
-
-
-def _of_nulls(struct: pa.StructType) -> Column:
-    """Return a struct that is not NULL, so that Spark knows that what it replaces never is."""
-    fields = {field.name: from_arrow_type(field.type, prefer_timestamp_ntz=True) for field in struct}
-    return F.struct(*(F.lit(None).cast(data_type).alias(name) for name, data_type in fields.items()))
+            # It is never NULL, but Spark does not know that of what is got from a list.
+            nulls = ", ".join(f"NULL AS {quoted(name)}" for name, _ in variable.attributes)
+            columns[number] = f"coalesce({columns[number]}, struct({nulls}))"
+    shown = zip(columns, query.result_schema.names, strict=True)
+    return opened.selectExpr(*(f"{column} AS {quoted(name)}" for column, name in shown))
 
 
 def _task_options(job: Job) -> dict[str, Any]:
