@@ -36,7 +36,7 @@ def spark() -> Iterator[Any]:
     """
     ceql_spark = pytest.importorskip("ceql.spark")
     config = {
-        "spark.sql.shuffle.partitions": 3,
+        "spark.sql.shuffle.partitions": 1,
         # Small batches, so that state is carried from one to the next.
         "spark.sql.execution.arrow.maxRecordsPerBatch": 7,
         "spark.sql.session.timeZone": "UTC",
@@ -47,3 +47,11 @@ def spark() -> Iterator[Any]:
         pytest.skip(str(error))
     yield session
     session.stop()
+
+
+@pytest.fixture
+def three_tasks(spark: Any) -> Iterator[None]:
+    """Let three tasks share the work of a stage, which most tests would only lose time by."""
+    spark.conf.set("spark.sql.shuffle.partitions", 3)
+    yield
+    spark.conf.set("spark.sql.shuffle.partitions", 1)

@@ -91,6 +91,7 @@ def plain(value: Any) -> Any:
     return value.replace(tzinfo=None) if isinstance(value, datetime) else value
 
 
+@pytest.mark.usefixtures("three_tasks")
 @pytest.mark.parametrize("n_partitions", [1, 3])
 @pytest.mark.parametrize("name", QUERIES)
 def test_spark_equals_the_engine(spark: Any, name: str, n_partitions: int) -> None:
@@ -181,6 +182,7 @@ def orders_and_trades(spark: Any) -> tuple[dict[str, Any], dict[str, pa.Table]]:
     return {name: spark.createDataFrame(table) for name, table in tables.items()}, tables
 
 
+@pytest.mark.usefixtures("three_tasks")
 @pytest.mark.parametrize("type_column", ["type", None])
 @pytest.mark.parametrize("plan", ["single", "shards"])
 def test_streams_of_different_columns_are_merged_in_the_order_of_from(spark: Any, plan: Any, type_column: Any) -> None:
@@ -222,6 +224,7 @@ def test_streams_that_do_not_fit_are_told(spark: Any) -> None:
 NAMES = ["a.b", "a`b", "two words", "Upper", "select", "é", "from.`x`.y"]
 
 
+@pytest.mark.usefixtures("three_tasks")
 @pytest.mark.parametrize("shape", ["matches", "events"])
 @pytest.mark.parametrize("plan", ["keys", "shards"])
 def test_columns_may_have_any_name(spark: Any, plan: Any, shape: Any) -> None:
@@ -260,7 +263,7 @@ VALUES = """
 """
 
 
-@pytest.mark.usefixtures("new_york")
+@pytest.mark.usefixtures("new_york", "three_tasks")
 @pytest.mark.parametrize(("plan", "pattern"), [("single", "A AS x ; A+ AS y"), ("shards", "A AS x ; A AS y")])
 def test_values_of_every_type_come_back_as_they_were(spark: Any, plan: Any, pattern: str) -> None:
     events = spark.sql(VALUES)
@@ -368,6 +371,7 @@ def test_a_compiled_query_keeps_its_columns(spark: Any) -> None:
     assert same_rows(ceql.spark.match(query, frame(spark)), ceql.match(query, table))
 
 
+@pytest.mark.usefixtures("three_tasks")
 @pytest.mark.parametrize("shape", ["matches", "events"])
 def test_matching_starts_no_job(spark: Any, shape: Any) -> None:
     context, group = spark.sparkContext, f"lazily {shape}"
@@ -384,6 +388,7 @@ def test_matching_starts_no_job(spark: Any, shape: Any) -> None:
         context._jsc.clearJobGroup()
 
 
+@pytest.mark.usefixtures("three_tasks")
 @pytest.mark.parametrize(
     ("name", "options", "expected"),
     [
@@ -418,16 +423,13 @@ def test_the_plan_is_explained(spark: Any, name: str, options: dict[str, Any], e
     assert ceql.spark.explain(QUERIES[name], frame(spark), **options).startswith(expected)
 
 
+@pytest.mark.usefixtures("three_tasks")
 def test_shards_are_chosen_where_there_are_cores(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ceql.backends.spark_batch.MIN_CORES_FOR_SHARDS", 2)
     told = ceql.spark.explain(QUERIES["sequence"], frame(spark))
     assert told.startswith("plan: shards, because the query has no PARTITION BY, and 2 cores share the work: ")
-    before = spark.conf.get("spark.sql.shuffle.partitions")
     spark.conf.set("spark.sql.shuffle.partitions", 1)
-    try:
-        told = ceql.spark.explain(QUERIES["sequence"], frame(spark))
-    finally:
-        spark.conf.set("spark.sql.shuffle.partitions", before)
+    told = ceql.spark.explain(QUERIES["sequence"], frame(spark))
     assert told.startswith("plan: single, because spark.sql.shuffle.partitions = 1 leaves one shard: ")
 
 

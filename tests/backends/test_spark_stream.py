@@ -137,6 +137,7 @@ def time_zone(spark: Any, name: str) -> Iterator[None]:
         spark.conf.set("spark.sql.session.timeZone", before)
 
 
+@pytest.mark.usefixtures("three_tasks")
 @pytest.mark.parametrize(
     ("query", "shape", "time_type", "zone"),
     [

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 
 from ceql.backends.stream_processor import ShardProcessor
 from ceql.backends.stream_rows import EVENTS, LATE, PACKED_ROWS, STATE_BYTES
+from ceql.backends.stream_steps import Steps
 from ceql.backends.stream_task import StreamTask
 from stream_shards import FAR, SCHEMA, START, Events, arrivals, at, blobs_of, cut, expected, micros, task_of
 
@@ -34,7 +35,7 @@ class Harness:
 
     def __init__(self, task: StreamTask) -> None:
         schema = ceql.compile(task.query, SCHEMA, time_column="at").result_schema
-        processor = ShardProcessor(task, schema, "match_end")
+        processor = ShardProcessor(Steps(task, schema, "match_end"))
         # What the harness would take for late never is: rows come packed, and the shard itself looks at their times.
         self.tester = TwsTester(processor, timeMode="EventTime", eventTimeExtractor=lambda _: FAR)
         self.matches: list[tuple[int, int]] = []

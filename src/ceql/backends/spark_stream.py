@@ -24,6 +24,7 @@ from ceql.backends.spark_shards import local_micros
 from ceql.backends.spark_worker import map_batches
 from ceql.backends.stream_processor import ShardProcessor
 from ceql.backends.stream_rows import EVENTS, LATE, METRICS, PACKED_ROWS, PACKED_SHARD, SHARD, STATE_BYTES, TIME
+from ceql.backends.stream_steps import Steps
 from ceql.backends.stream_task import MAX_PART_BYTES, StreamTask
 from ceql.errors import DataError
 from ceql.syntax import plan as plans
@@ -60,7 +61,7 @@ def match(
     blobs = packed_rows(prepared, watermark=watermark, n_shards=task.n_shards)
     event_time = plans.MATCH_END if _has_event_time(prepared, time) else None
     found = blobs.groupBy(PACKED_SHARD).transformWithStateInPandas(
-        ShardProcessor(task, prepared.schema, event_time),
+        ShardProcessor(Steps(task, prepared.schema, event_time)),
         _output(prepared.schema),
         "Append",
         "EventTime",
