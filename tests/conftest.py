@@ -23,8 +23,12 @@ settings.register_profile(
 )
 settings.load_profile("ceql")
 
-# Java would spend two fifths of its time on optimizing code that runs for a few seconds.
-os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Java would spend two fifths of its time on optimizing code that runs for a few seconds, and a tenth of each start on
+# verifying Spark's classes.
+os.environ.setdefault(
+    "JAVA_TOOL_OPTIONS",
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+)
 
 
 @pytest.fixture(scope="session")
