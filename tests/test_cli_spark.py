@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -357,3 +359,10 @@ def test_interruption_cancels_the_job(folder: Folder, spark: Any, monkeypatch: p
     assert (result.exit_code, result.stderr) == (130, "cancelled\n")
     assert len(cancelled) == 1
     assert spark.getTags() == set()
+
+
+def test_nothing_but_the_summary_is_said(folder: Folder) -> None:
+    command = [sys.executable, "-m", "ceql", "run", "q.ceql", "-i", "events.parquet", "-o", "m", "--master", "local[1]"]
+    done = subprocess.run(command, cwd=folder.path, capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    assert re.fullmatch(SUMMARY.format("3 matches"), done.stderr)

@@ -246,7 +246,7 @@ def test_shards_are_exact_wherever_they_are_cut(spark: Any) -> None:
     for number, (name, (size, _)) in enumerate(TIMELINES.items()):
         for pattern, select in list(PATTERNS.items())[number % 2 :: 2]:
             query, table = f"{select} WITHIN {size} [t]", kernel_runner.table(events[name], TYPES)
-            with runtime(spark, 5 if pattern in ("sequence", "max") else 2, 1):
+            with runtime(spark, 6 if pattern in ("sequence", "max") else 2, 1):
                 found[name, pattern] = ceql.spark.match(query, frame(spark, table), order_by=["id"], plan="shards")
             expected[name, pattern] = multiset(engine_rows(query, events[name], "matches", ["id"]))
     with runtime(spark, 2, 1):
@@ -327,7 +327,7 @@ def pairs(rows: Rows) -> Counter[tuple[int, int]]:
 @pytest.mark.parametrize("options", [{"plan": "shards"}, {"prune": True}], ids=str)
 def test_every_type_of_attribute_is_measured(spark: Any, options: dict[str, Any]) -> None:
     found, expected = {}, {}
-    with runtime(spark, 3 if "plan" in options else 1, 3):
+    with runtime(spark, 6, 3):
         for name, (window, _, _) in MEASURES.items():
             query, table = f"SELECT a[id], b[id] FROM S WHERE A AS a ; B AS b {window}", measured(name)
             expected[name] = pairs(ceql.match(query, table, order_by=[name]).to_arrow().to_pylist())

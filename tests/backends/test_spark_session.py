@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 pytest.importorskip("pyspark.sql")
@@ -115,10 +112,6 @@ names = ["master", "app.name", "ui.enabled", "ui.showConsoleProgress", "sql.shuf
 for name in names:
     print(name, spark.conf.get("spark." + name))
 spark.stop()
-
-from ceql.cli import app
-
-app(["run", "q.ceql", "--input", "events.parquet", "--output", "matches"])
 """
 
 DEFAULTS = """\
@@ -130,25 +123,22 @@ spark.sql.session.timeZone  UTC
 """
 
 
-def test_a_new_session_is_quiet_as_are_commands_and_takes_the_settings_of_the_user(tmp_path: Path) -> None:
+def test_a_new_session_is_quiet_and_takes_the_settings_of_the_user(tmp_path: Path) -> None:
     try:
         find_java()
     except JavaError as error:
         pytest.skip(str(error))
     (tmp_path / "spark-defaults.conf").write_text(DEFAULTS)
-    (tmp_path / "q.ceql").write_text("SELECT * FROM S WHERE A AS x ; B AS y WITHIN 5 [t]")
-    pq.write_table(pa.table({"type": ["A", "B", "B"], "t": [1, 2, 3]}), tmp_path / "events.parquet")
     kept = {name: value for name, value in os.environ.items() if "SPARK" not in name}
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env={**kept, "SPARK_CONF_DIR": str(tmp_path)},
-        cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
-    assert re.fullmatch(r"2 matches, [\d.]+ s on Spark\n", ran.stderr)
+    assert ran.stderr == ""
     assert ran.stdout.splitlines() == [
         "master local[3]",
         "app.name ceql",

@@ -296,7 +296,7 @@ SHAPES = {
     "sum": ("A FILTER A[{} > 1]", "price", " + "),
     "set": ("A FILTER A[price IN {{{}}}]", "100.25", ", "),
 }
-LENGTHS = dict.fromkeys(SHAPES, 50_000) | {";": 1_000_000}
+LENGTHS = dict.fromkeys(SHAPES, 100_000) | {";": 1_000_000, "AND of predicates": 1_000_000}
 
 
 @pytest.mark.parametrize("shape", SHAPES)
