@@ -37,9 +37,9 @@ def with_events(batch: pa.RecordBatch, query: plan.Plan) -> list[dict[str, Any]]
     return rows
 
 
-def check(text: str, events: pa.Table, **options: Any) -> int:
+def check(text: str, events: pa.Table) -> int:
     """Return the number of rows in which the matches of a query come."""
-    query = ceql.compile(text, events.schema, **options)
+    query = ceql.compile(text, events.schema)
     assert shared.may_share(query.plan)
     expected = ceql.match(query, events).to_arrow().to_pylist()
     batches = list(Session(query, shares_events=True).feed(events).batches())

@@ -72,7 +72,7 @@ def match(job: Job) -> DataFrame:
     plan, shares_events = job.query.plan, _shares_events(job)
     schema = from_arrow_schema(shared_schema(plan) if shares_events else job.prepared.schema, prefer_timestamp_ntz=True)
     found = map_batches(arranged(job), schema, *TASK, job.query.text, **_task_options(job))
-    return with_events(found, plan) if shares_events else found
+    return _with_events(found, plan) if shares_events else found
 
 
 def _shares_events(job: Job) -> bool:
@@ -80,9 +80,9 @@ def _shares_events(job: Job) -> bool:
     return job.prepared.shape == "matches" and may_share(job.query.plan)
 
 
-def with_events(found: DataFrame, query: plans.Plan) -> DataFrame:
+def _with_events(found: DataFrame, query: plans.Plan) -> DataFrame:
     """Return the rows of the shape "matches", given matches beside the events that they share."""
-    # PERF: Spark takes long to receive values, 0.6 us for the 26 of a match of Q1 of the paper, and copies what it has
+    # PERF: Spark takes long to receive values, 0.6 us for the 22 of a match of Q1 of the paper, and copies what it has
     # received in far less. As text because each call of a function takes the driver a millisecond, and there are many.
     names, n_keys = lists(query), len(query.partition_by)
     is_one_word = n_keys + n_words(query) == 1
