@@ -24,10 +24,11 @@ settings.register_profile(
 settings.load_profile("ceql")
 
 # Java would spend two fifths of its time on optimizing code that runs for a few seconds, and a tenth of each start on
-# verifying Spark's classes.
+# verifying Spark's classes. So told, it makes little room for compiled code, and would soon drop and compile it again.
 os.environ.setdefault(
     "JAVA_TOOL_OPTIONS",
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=200m -XX:+UseSerialGC "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
 )
 
 
