@@ -23,13 +23,19 @@ settings.register_profile(
 )
 settings.load_profile("ceql")
 
-# Java would spend two fifths of its time on optimizing code that runs for a few seconds, and a tenth of each start on
-# verifying Spark's classes. So told, it makes little room for compiled code, and would soon drop and compile it again.
-os.environ.setdefault(
-    "JAVA_TOOL_OPTIONS",
-    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=200m -XX:+UseSerialGC "
-    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
-)
+JAVA_OPTIONS = {
+    # It would spend two fifths of its time on optimizing code that runs for a few seconds. So told, it has little room
+    # for compiled code, which it would soon drop and compile again.
+    "compiling": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
+    "memory": "-XX:+UseSerialGC -XX:NewRatio=1 -XX:MetaspaceSize=200m",
+    # A tenth of each start goes to verifying Spark's classes.
+    "starting": "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+    # Spark would write and compile programs for a few rows; tests of what they compute ask for that, see `generated`.
+    "planning": "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN",
+    # And ask Java several times about each column that Python names, to tell of it in errors.
+    "asking": "-Dspark.python.sql.dataFrameDebugging.enabled=false",
+}
+os.environ.setdefault("JAVA_TOOL_OPTIONS", " ".join(JAVA_OPTIONS.values()))
 
 
 @pytest.fixture(scope="session")
@@ -60,3 +66,17 @@ def three_tasks(spark: Any) -> Iterator[None]:
     spark.conf.set("spark.sql.shuffle.partitions", 3)
     yield
     spark.conf.set("spark.sql.shuffle.partitions", 1)
+
+
+@pytest.fixture
+def generated(spark: Any) -> Iterator[None]:
+    """Let Spark compute with programs that it writes for each query, as it does for users."""
+    names = ("spark.sql.codegen.wholeStage", "spark.sql.codegen.factoryMode")
+    before = {name: spark.conf.get(name) for name in names}
+    for name in names:
+        spark.conf.unset(name)
+    for name, value in zip(names, ("true", "FALLBACK"), strict=True):
+        spark.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value)

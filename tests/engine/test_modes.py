@@ -79,7 +79,7 @@ for seed, query in enumerate(queries):
         for at in range(2000)
     ]
     whole = ceql.match(query, rows).to_arrow()
-    session = ceql.Session(query, chunk_size=3)
+    session = ceql.Session(query, chunk_size=30)
     parts = [session.feed(rows[at:at + 97]).to_arrow() for at in range(0, len(rows), 97)]
     assert pa.concat_tables(parts) == whole and len(whole)
 print("checked")
