@@ -71,11 +71,9 @@ def three_tasks(spark: Any) -> Iterator[None]:
 @pytest.fixture
 def generated(spark: Any) -> Iterator[None]:
     """Let Spark compute with programs that it writes for each query, as it does for users."""
-    names = ("spark.sql.codegen.wholeStage", "spark.sql.codegen.factoryMode")
-    before = {name: spark.conf.get(name) for name in names}
-    for name in names:
-        spark.conf.unset(name)
-    for name, value in zip(names, ("true", "FALLBACK"), strict=True):
+    settings = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+    before = {name: spark.conf.get(name) for name in settings}
+    for name, value in settings.items():
         spark.conf.set(name, value)
     yield
     for name, value in before.items():

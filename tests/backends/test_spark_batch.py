@@ -91,7 +91,7 @@ def plain(value: Any) -> Any:
     return value.replace(tzinfo=None) if isinstance(value, datetime) else value
 
 
-@pytest.mark.usefixtures("three_tasks")
+@pytest.mark.usefixtures("three_tasks", "generated")
 @pytest.mark.parametrize("n_partitions", [1, 3])
 @pytest.mark.parametrize("name", QUERIES)
 def test_spark_equals_the_engine(spark: Any, name: str, n_partitions: int) -> None:

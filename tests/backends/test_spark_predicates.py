@@ -34,6 +34,7 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.xdist_group("spark"),
     pytest.mark.filterwarnings("default"),
+    pytest.mark.usefixtures("generated"),
 ]
 
 N_ROWS = 60
