@@ -38,6 +38,13 @@ JAVA_OPTIONS = {
 os.environ.setdefault("JAVA_TOOL_OPTIONS", " ".join(JAVA_OPTIONS.values()))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Make sure that groups of tests are kept together; else each process would start a Spark session of its own."""
+    if getattr(session.config.option, "loadgroup", False):
+        grouped = [item for item in session.items if item.get_closest_marker("xdist_group")]
+        assert all("@" in item.nodeid for item in grouped), "pytest-xdist does not know the groups of this pytest"
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """One Spark session for all tests of a worker that need one: starting another takes longer than they do.
