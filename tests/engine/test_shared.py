@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import assume, given
@@ -12,6 +13,7 @@ import ceql
 import kernel_runner
 import strategies
 from ceql.engine import shared
+from ceql.engine.history import MAX_STRETCH
 from ceql.engine.session import Session
 from ceql.syntax import ast, plan
 from ceql.syntax.ast import Strategy
@@ -73,6 +75,13 @@ def test_what_variables_show_may_differ_and_be_missing() -> None:
     check("SELECT * FROM S WHERE (A AS x OR B AS y) ; (A AS z OR B AS w) ; C AS c", events)
     declared = "CREATE STREAM S { EVENT A { n: int }, EVENT B { m: string }, EVENT C { n: int } }"
     check(f"{declared} SELECT * FROM S WHERE A ; B ; C", events)
+
+
+def test_events_far_apart_are_shared() -> None:
+    n_events = 5 * MAX_STRETCH
+    types = np.full(n_events, "B")
+    types[[0, 1, MAX_STRETCH, -2, -1]] = list("AACAC")
+    check("SELECT * FROM S WHERE A AS a ; C AS c", pa.table({"type": types, "n": range(n_events)}))
 
 
 @pytest.mark.parametrize(
