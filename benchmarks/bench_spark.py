@@ -1,7 +1,7 @@
 """Matches on Spark over synthetic stock trades in Parquet: ratios measured in one run, kept under `results/`.
 
-Wall times of warm jobs on `local[2]`, the best of several runs. A job's floor is the same plan, rows
-brought together and in order, with a function in place of the kernel that hands its rows on.
+Wall times of warm jobs on `local[2]`, the best of several runs; what is compared runs by turns. A job's floor is the
+same plan, rows brought together and in order, with a function in place of the kernel that hands its rows on.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from ceql.datasets.stocks import SCHEMA, stocks
 
 QUERIES = Path(ceql.__file__).parent / "paper" / "stocks"
 N_RUNS = 5
+WARM_SECONDS = 6
+"""How long each job runs before its time counts: Java compiles what short ones do only after many of them."""
 N_FILES = 8
 
 
@@ -55,19 +57,20 @@ def write_events(folder: Path, n_events: int) -> None:
         pq.write_table(table, folder / f"part-{number:05}.parquet")
 
 
-def best(run: Callable[[], object]) -> float:
-    return best_of_each({"": run})[""]
+def seconds(run: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    run()
+    return time.perf_counter() - began
 
 
 def best_of_each(runs: Mapping[str, Callable[[], object]]) -> dict[str, float]:
     """Return the best time of each, having run them by turns: what else the machine does then slows all alike."""
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(1 + N_RUNS):
-        for name, run in runs.items():
-            began = time.perf_counter()
-            run()
-            times[name].append(time.perf_counter() - began)
-    return {name: min(of_run[1:]) for name, of_run in times.items()}
+    for run in runs.values():
+        spent = 0.0
+        while spent < WARM_SECONDS:
+            spent += seconds(run)
+    turns = [{name: seconds(run) for name, run in runs.items()} for _ in range(N_RUNS)]
+    return {name: min(turn[name] for turn in turns) for name in runs}
 
 
 def drain(frame: DataFrame) -> None:
@@ -137,11 +140,16 @@ def against_handing_on(report: Report, events: DataFrame) -> None:
 def against_filter(report: Report, events: DataFrame) -> None:
     """Beside counting the rows that the row filter lets through, which Spark does on all cores and without Python."""
     text = query("s3_no_output")
-    floor = best(lambda: job(text, events).events.count())
-    report.add("S3', filter and count", floor, "s")
-    report.add("S3' / filter and count", best(lambda: drain(found(text, events, prune=None))) / floor, "x", 2)
-    all_rows = best(lambda: drain(found(text, events)))
-    report.add("S3' with prune=False / filter and count", all_rows / floor, "x")
+    times = best_of_each(
+        {
+            "counted": lambda: job(text, events).events.count(),
+            "ours": lambda: drain(found(text, events, prune=None)),
+            "all rows": lambda: drain(found(text, events)),
+        }
+    )
+    report.add("S3', filter and count", times["counted"], "s")
+    report.add("S3' / filter and count", times["ours"] / times["counted"], "x", 2)
+    report.add("S3' with prune=False / filter and count", times["all rows"] / times["counted"], "x")
 
 
 def pruning(report: Report, events: DataFrame) -> None:
@@ -149,22 +157,24 @@ def pruning(report: Report, events: DataFrame) -> None:
     often = query("s3") + "CONSUME BY ANY"
     rarely = "SELECT * FROM S WHERE SELL AS a ; BUY AS b FILTER b[id % 100000 = 0] WITHIN 10000 [stock_time]"
     for shown, text in {"many SELL, few BUY": rarely, "S3, CONSUME BY ANY": often}.items():
-        all_rows = best(lambda: drain(found(text, events)))  # noqa: B023
-        asked_first = best(lambda: drain(found(text, events, prune=None)))  # noqa: B023
-        near = best(lambda: drain(found(text, events, prune=True)))  # noqa: B023
-        report.add(f"{shown}, all rows", all_rows, "s")
-        report.add(f"{shown}, asked first / all rows", asked_first / all_rows, "x")
-        report.add(f"{shown}, prune=True / all rows", near / all_rows, "x")
+        names = {"all rows": False, "asked first": None, "prune=True": True}
+        frames = {name: found(text, events, prune=prune) for name, prune in names.items()}
+        times = best_of_each({name: partial(drain, frame) for name, frame in frames.items()})
+        report.add(f"{shown}, all rows", times["all rows"], "s")
+        for name in ("asked first", "prune=True"):
+            report.add(f"{shown}, {name} / all rows", times[name] / times["all rows"], "x")
 
 
 def keys(report: Report, events: DataFrame) -> None:
-    times = {}
+    text = with_keys(query("s3_no_output"), "account")
+    jobs = {}
     for n_keys in (1_000, 1_000_000):
         keyed = events.withColumn("account", F.pmod(F.xxhash64("id"), F.lit(n_keys)))
-        text = with_keys(query("s3_no_output"), "account")
-        times[n_keys] = best(lambda: drain(found(text, keyed)))  # noqa: B023
-        report.add(f"S3' PARTITION BY {n_keys:,} keys", times[n_keys], "s")
-    report.add("S3' 1,000,000 keys / 1,000 keys", times[1_000_000] / times[1_000], "x", 1.5)
+        jobs[f"{n_keys:,} keys"] = partial(drain, found(text, keyed))
+    times = best_of_each(jobs)
+    for name, of_job in times.items():
+        report.add(f"S3' PARTITION BY {name}", of_job, "s")
+    report.add("S3' 1,000,000 keys / 1,000 keys", times["1,000,000 keys"] / times["1,000 keys"], "x", 1.5)
 
 
 def memory(report: Report, events: DataFrame) -> None:
