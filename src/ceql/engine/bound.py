@@ -37,6 +37,9 @@ BLOCK = 1 << 18
 MIN_HISTORY = 1 << 18
 """Rows of history below which nothing is forgotten: forgetting costs a collection."""
 
+MIN_HISTORY_BYTES = 1 << 25
+"""Bytes of it, likewise: rows may hold long texts."""
+
 MIN_KEYS = 1 << 17
 """Partition keys below which none is forgotten."""
 
@@ -94,7 +97,7 @@ class Bound:
         self.builder = builder(shape, bound, self.schema, id_columns)
         self.history = History(self._stored) if shape != "positions" else None
         self._lacking = _lacking(query)
-        self._history_limit = MIN_HISTORY
+        self._history_limit, self._bytes_limit = MIN_HISTORY, MIN_HISTORY_BYTES
         self._keys_limit = MIN_KEYS
         # PERF: allocated once; fresh arrays of this size come from the system page by page.
         self._symbols = np.empty(BLOCK, np.int32)
@@ -231,7 +234,7 @@ class Bound:
                 events = Events(symbols[:n_kept], rows[:n_kept], first_row + begin, times[own], own_slots[:n_kept])
                 for chunk in self.recognizer.run(events, self.encoder.masks, is_read=is_read()):
                     state.n_matches += len(chunk)
-                    yield chunk
+                    yield from self.builder.parts(chunk, self.recognizer.memo.labels, self.history)
         state.n_events += len(part)
         if self.counts_events_by_key:
             state.key_events = counts
@@ -363,11 +366,13 @@ class Bound:
             return
         limit = self.recognizer.max_state_bytes
         is_too_large = limit is not None and self.n_bytes > limit
-        if self.history.n_rows < self._history_limit and not is_too_large:
+        is_small = self.history.n_rows < self._history_limit and self.history.n_bytes < self._bytes_limit
+        if is_small and not is_too_large:
             return
         self.recognizer.collect(self.measure.last)
         self._keep_live_rows()
         self._history_limit = max(MIN_HISTORY, 2 * self.history.n_rows)
+        self._bytes_limit = max(MIN_HISTORY_BYTES, 2 * self.history.n_bytes)
         check_size(self.n_bytes, limit)
 
     def _keep_live_rows(self) -> None:

@@ -23,6 +23,12 @@ class Chunk:
     def __len__(self) -> int:
         return len(self.start)
 
+    def part(self, begin: int, end: int) -> Chunk:
+        """Return some of the matches, in the same arrays."""
+        offsets = self.offsets[begin : end + 1]
+        own = slice(offsets[0], offsets[-1])
+        return Chunk(self.start[begin:end], self.end[begin:end], offsets - offsets[0], self.rows[own], self.labels[own])
+
     def copy(self) -> Chunk:
         """Return the same matches in arrays of their own size."""
         return Chunk(self.start.copy(), self.end.copy(), self.offsets.copy(), self.rows.copy(), self.labels.copy())

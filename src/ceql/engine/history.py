@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -26,12 +27,16 @@ class History:
         self.schema = schema
         self._ids: list[IntArray] = []
         self._batches: list[pa.RecordBatch] = []
+        self._widest: list[int | None] = []
         self._joined: tuple[slice, IntArray, pa.Table] | None = None
+        self.n_bytes = 0
+        """Bytes of the rows that are held."""
 
     def copy(self) -> History:
         """Return an independent copy; the rows are shared."""
         copied = History(self.schema)
-        copied._ids, copied._batches = list(self._ids), list(self._batches)
+        copied._ids, copied._batches, copied._widest = list(self._ids), list(self._batches), list(self._widest)
+        copied.n_bytes = self.n_bytes
         return copied
 
     @property
@@ -40,9 +45,13 @@ class History:
         return sum(len(ids) for ids in self._ids)
 
     @property
-    def n_bytes(self) -> int:
-        """Bytes of the rows that are held."""
-        return sum(batch.nbytes for batch in self._batches)
+    def widest(self) -> int:
+        """Bytes that the values of one row take at most, roughly."""
+        # PERF: only once results are wanted, and once for each batch: where nothing matches, it would cost a tenth.
+        known = zip(self._batches, self._widest, strict=True)
+        widest = [_widest(batch.columns) if one is None else one for batch, one in known]
+        self._widest = [*widest]
+        return max(widest, default=0)
 
     def append(self, first_row: int, batch: pa.RecordBatch) -> None:
         """Add the next rows of the stream."""
@@ -53,10 +62,14 @@ class History:
         if len(ids):
             self._ids.append(ids)
             self._batches.append(batch)
+            self._widest.append(None)
             self._joined = None
+            self.n_bytes += batch.nbytes
             while self._is_last_small():
+                joined = pa.concat_batches(self._batches[-2:])
+                self.n_bytes += joined.nbytes - sum(one.nbytes for one in self._batches[-2:])
                 self._ids[-2:] = [np.concatenate(self._ids[-2:])]
-                self._batches[-2:] = [pa.concat_batches(self._batches[-2:])]
+                self._batches[-2:], self._widest[-2:] = [joined], [None]
 
     def _is_last_small(self) -> bool:
         """Whether the last two batches should be one: lengths that double keep the number of batches small."""
@@ -80,7 +93,7 @@ class History:
         ids, table = self.snapshot()
         kept = np.unique(rows)
         table = table.take(pa.array(np.searchsorted(ids, kept))).combine_chunks()
-        self._ids, self._batches, self._joined = [], [], None
+        self._ids, self._batches, self._widest, self._joined, self.n_bytes = [], [], [], None, 0
         for batch in table.to_batches():
             self.append_rows(kept, batch)
 
@@ -131,6 +144,12 @@ class Stretch:
         found: IntArray = self._ids[indices]
         return found
 
+    def row_bytes(self, indices: IntArray) -> IntArray:
+        """Return how many bytes the values of the rows at some indices take, roughly."""
+        sizes = _row_bytes(self._array(name) for name in self._table.column_names)
+        found: IntArray = np.broadcast_to(sizes, len(self))[indices]
+        return found
+
     def columns(self, names: Iterable[str], indices: pa.Array) -> list[pa.Array]:
         """Return the values of some columns at some indices; NULL gives NULL."""
         return [self._array(name).take(indices) for name in names]
@@ -141,3 +160,35 @@ class Stretch:
             column = self._table[name] if self._kept is None else self._table[name].take(self._kept)
             self._arrays[name] = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
         return self._arrays[name]
+
+
+def _widest(columns: Iterable[pa.Array]) -> int:
+    """Return how many bytes the values of one row take at most."""
+    plain = (column.dictionary if pa.types.is_dictionary(column.type) else column for column in columns)
+    return sum(int(_value_bytes(column).max(initial=0)) for column in plain)
+
+
+def _row_bytes(columns: Iterable[pa.Array]) -> IntArray:
+    """Return how many bytes the values of each row take."""
+    sizes: IntArray = np.zeros(1, np.int64)
+    for column in columns:
+        if not pa.types.is_dictionary(column.type):
+            sizes = sizes + _value_bytes(column)
+        elif len(column.dictionary):
+            of_word = np.broadcast_to(_value_bytes(column.dictionary), len(column.dictionary))
+            sizes = sizes + of_word[column.indices.fill_null(0).to_numpy()]
+    return sizes
+
+
+def _value_bytes(column: pa.Array) -> IntArray:
+    """Return how many bytes each value takes: those of texts as they are, of others all alike, on the average."""
+    if not _is_text(column.type):
+        return np.array([-(-column.nbytes // max(1, len(column)))])
+    lengths = pc.binary_length(column)
+    found: IntArray = (lengths.fill_null(0) if lengths.null_count else lengths).to_numpy()
+    return found
+
+
+def _is_text(data_type: pa.DataType) -> bool:
+    tests = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
+    return any(test(data_type) for test in tests)

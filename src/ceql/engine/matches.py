@@ -22,6 +22,9 @@ IntArray = np.ndarray[Any, np.dtype[Any]]
 Shape = Literal["matches", "events", "positions"]
 SHAPES = ("matches", "events", "positions")
 
+MAX_BATCH_BYTES = 1 << 25
+"""Bytes of events in a batch of the result, roughly and at most; but a match is never split."""
+
 PREVIEW = 10
 """Matches in the table that a notebook shows."""
 
@@ -183,6 +186,23 @@ class ResultBuilder:
         self.schema = schema
         self.id_columns = id_columns
         self.ordinals = Ordinals()
+
+    def parts(self, chunk: Chunk, labels: list[Label], history: History | None) -> Iterator[Chunk]:
+        """Yield the same matches in parts of which no result gets too large."""
+        names = {variable.name for variable in self.plan.variables}
+        n_shown = np.array([max(1, len(names & label)) for label in labels])
+        if history is None or len(chunk.rows) * history.widest * n_shown.max(initial=1) <= MAX_BATCH_BYTES:
+            yield chunk
+            return
+        stretch = history.stretch(chunk.rows)
+        n_bytes = stretch.row_bytes(stretch.indices(chunk.rows)) * n_shown[chunk.labels]
+        before = np.concatenate([[0], np.cumsum(n_bytes)])[chunk.offsets]
+        begin = 0
+        while begin < len(chunk):
+            end = int(np.searchsorted(before, before[begin] + MAX_BATCH_BYTES, side="right")) - 1
+            end = max(end, begin + 1)
+            yield chunk.part(begin, end)
+            begin = end
 
     def build(self, chunk: Chunk, labels: list[Label], history: History | None) -> pa.RecordBatch:
         """Return the rows of some matches."""
