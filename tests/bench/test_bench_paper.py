@@ -120,6 +120,12 @@ def test_a_document_without_markers_is_left_alone(results: Path, tmp_path: Path)
     assert document.read_text(encoding="utf-8") == "no place\n"
 
 
+def test_results_that_are_not_there_are_named(tmp_path: Path) -> None:
+    result = run("report", tmp_path / "nowhere")
+    assert result.exit_code == 3
+    assert result.stderr == f"cannot read or write {tmp_path / 'nowhere'}: No such file or directory\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ceql.bench.queries import Dataset
-from ceql.cli.exits import CANCELLED, WRONG_DATA, fail
+from ceql.cli.exits import CANCELLED, WRONG_DATA, fail, reason
 from ceql.errors import CeqlError
 
 if TYPE_CHECKING:
@@ -114,8 +114,10 @@ def show(
         document = report.placed(into.read_text(encoding="utf-8"), report.markdown(run, "figures"))
         _draw(run, into.parent / "figures")
         into.write_text(document, encoding="utf-8")
-    except (CeqlError, OSError) as error:
+    except CeqlError as error:
         fail(str(error), WRONG_DATA)
+    except OSError as error:
+        fail(f"cannot read or write {error.filename}: {reason(error)}", WRONG_DATA)
     typer.echo(f"{run.name} is in {into}", err=True)
 
 

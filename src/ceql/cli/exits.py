@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,6 +41,11 @@ def fail(message: str, code: int = WRONG_QUERY) -> NoReturn:
     """Print a message on standard error and end the command."""
     typer.echo(message, err=True)
     raise typer.Exit(code)
+
+
+def reason(error: CeqlError | OSError) -> str:
+    """Return what went wrong, in the system's words where they say it: libraries put files of their own before them."""
+    return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
 
 
 @contextmanager

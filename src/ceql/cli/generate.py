@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ceql.backends.files import FileError, write_rows
 from ceql.cli.arguments import Master, SparkSettings, check_master
-from ceql.cli.exits import CANCELLED, WRONG_DATA, fail, spark_troubles_told
+from ceql.cli.exits import CANCELLED, WRONG_DATA, fail, reason, spark_troubles_told
 from ceql.cli.request import pairs
 from ceql.datasets import generate as streams
 from ceql.errors import CeqlError
@@ -81,7 +81,7 @@ def generate(
     except FileError as error:
         fail(str(error), WRONG_DATA)
     except (CeqlError, OSError) as error:
-        fail(f"cannot write {out}: {error}", WRONG_DATA)
+        fail(f"cannot write {out}: {reason(error)}", WRONG_DATA)
     except KeyboardInterrupt:
         fail("cancelled", CANCELLED)
     typer.echo(f"{events:,} {dataset.value} events in {out}, {time.perf_counter() - began:.2f} s", err=True)
