@@ -172,6 +172,19 @@ def test_strategies_choose_at_thousands_of_events(strategy: str) -> None:
         assert found == [[0, 1], *(match for at in range(1, n) for match in two(at))]
 
 
+@pytest.mark.parametrize("strategy", ["NEXT", "LAST", "MAX"])
+def test_buffers_do_not_grow_with_every_event_that_has_many_rivals(strategy: str) -> None:
+    session = Session(f"SELECT {strategy} * FROM S WHERE A AS x ; B AS y ; C AS z", chunk_size=10)
+    assert session.feed([{"type": event_type} for event_type in "AAAAABBBBB"]).count() == 0
+    sizes = []
+    for _ in range(30):
+        assert session.feed([{"type": "C"}]).count() == {"MAX": 25}.get(strategy, 1)
+        assert session._bound is not None
+        recognizer = session._bound.recognizer
+        sizes.append((len(recognizer._output.start), len(recognizer._output.row), len(recognizer._scratch.path_row)))
+    assert len(set(sizes[1:])) == 1
+
+
 @pytest.mark.parametrize("data_type", [pa.string(), pa.large_string(), pa.string_view()], ids=str)
 def test_strings_of_any_length(data_type: pa.DataType) -> None:
     long = "ß" * 1_000_000

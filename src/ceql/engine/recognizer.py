@@ -201,7 +201,11 @@ class Recognizer:
         first_value, end_value = int(control[kernel.FIRST_VALUE]), int(control[kernel.N_VALUES])
         growth = 1
         if first == 0:
-            self._scratch, growth = self._scratch.deeper(), 2
+            has_room = end < len(output.start) and end_value + len(self._scratch.path_row) <= len(output.row)
+            if has_room:
+                self._scratch = self._scratch.deeper()
+            else:
+                growth = 2
         self._output = _Output(growth * len(output.start), growth * len(output.row), has_labels=self._has_labels)
         self._output.begin_with(output, slice(first, end), slice(first_value, end_value))
         control[kernel.N_OUT], control[kernel.N_VALUES] = end - first, end_value - first_value
@@ -216,11 +220,13 @@ class Recognizer:
             return []
         output = self._output
         found = output.chunk(n_out, n_values)
-        if 2 * n_out < self._chunk and 2 * n_values < len(output.row):
+        has_grown = len(output.start) > self._chunk
+        if not has_grown and 2 * n_out < self._chunk and 2 * n_values < len(output.row):
             return [found.copy()]
         # PERF: a full buffer is given away rather than copied, 7 to 14 ns per match; the allocator reuses those that
-        # the reader lets go.
-        self._output = _Output(self._chunk, len(output.row), has_labels=self._has_labels)
+        # the reader lets go. One that grew for the rivals of one event is not needed in that size again.
+        n_values = max(VALUES_PER_MATCH, len(output.row) // len(output.start)) * self._chunk
+        self._output = _Output(self._chunk, n_values, has_labels=self._has_labels)
         return [found]
 
     def _now(self, events: Events) -> Any:
