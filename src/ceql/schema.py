@@ -8,7 +8,6 @@ types throughout; `kind_of` groups them by how they compare.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -16,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ceql.errors import CeqlError
+from ceql.errors import CeqlError, DataError
 
 ANY_STREAM = "*"
 """Name of the only stream of a schema made from one table: FROM may call it as it likes."""
@@ -141,7 +140,7 @@ def _columns(source: object) -> dict[str, pa.DataType]:
     if hasattr(schema, "__arrow_c_schema__"):
         return {field.name: field.type for field in pa.schema(schema)}
     if hasattr(schema, "jsonValue"):
-        return {field["name"]: _from_spark(field["type"]) for field in schema.jsonValue()["fields"]}
+        return {field["name"]: _column_from_spark(field) for field in schema.jsonValue()["fields"]}
     raise CeqlError(
         f"cannot read a schema from {type(source).__name__}: give an Arrow or Spark schema, or a dict of them"
     )
@@ -165,11 +164,21 @@ _SPARK_TYPES = {
 }
 
 
+def _column_from_spark(field: dict[str, Any]) -> pa.DataType:
+    try:
+        return _from_spark(field["type"])
+    except LookupError as error:
+        raise DataError(
+            f"column '{field['name']}' is of Spark's type {error.args[0]}, which events cannot have",
+            "leave the column out, or cast it",
+        ) from None
+
+
 def _from_spark(described: str | dict[str, Any]) -> pa.DataType:
     """Return the Arrow type for a type as Spark's schema JSON describes it.
 
     Reading the JSON form keeps pyspark out of this module: a schema is needed where it may
-    not be installed, and its own converter does not cover every type.
+    not be installed, and its own converter does not cover every type. `LookupError` names one that has none.
     """
     if isinstance(described, dict):
         return _from_spark_nested(described)
@@ -181,7 +190,7 @@ def _from_spark(described: str | dict[str, Any]) -> pa.DataType:
         return pa.string()
     if name in _SPARK_TYPES:
         return _SPARK_TYPES[name]
-    raise CeqlError(f"Spark type {json.dumps(described)} has no Arrow counterpart: leave that column out")
+    raise LookupError(described)
 
 
 def _from_spark_nested(described: dict[str, Any]) -> pa.DataType:
@@ -195,4 +204,4 @@ def _from_spark_nested(described: dict[str, Any]) -> pa.DataType:
         case "udt":
             return _from_spark(described["sqlType"])
         case other:
-            raise CeqlError(f"Spark type {json.dumps(other)} has no Arrow counterpart: leave that column out")
+            raise LookupError(other)

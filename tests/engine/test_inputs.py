@@ -183,6 +183,31 @@ def test_streams_that_do_not_fit(streams: Any, message: str) -> None:
         ceql.match("SELECT * FROM S, T WHERE A ; B", streams, time_column="t").count()
 
 
+def test_the_only_timestamp_orders_events() -> None:
+    start = dt.datetime(2024, 1, 31)
+    first, second, third = (start + dt.timedelta(seconds=seconds) for seconds in (0, 8, 16))
+    streams = {"S": [{"n": 3, "at": third}, {"n": 1, "at": first}], "T": [{"n": 2, "at": second}]}
+    query = "SELECT * FROM S, T WHERE S AS x ; T AS y WITHIN 10 seconds"
+    assert [(one["x"]["n"], one["y"]["n"]) for one in ceql.match(query, streams, type_column=None)] == [(1, 2)]
+    rows = [row | {"type": "A"} for row in [*streams["S"], *streams["T"]]]
+    matches = ceql.match("SELECT * FROM S WHERE A AS x ; A AS y WITHIN 10 seconds", rows, sort=True)
+    assert [(one["x"]["n"], one["y"]["n"]) for one in matches] == [(1, 2), (2, 3)]
+
+
+def test_a_stream_s_type_lacks_what_it_does_not_declare() -> None:
+    declared = "CREATE STREAM S { EVENT S { t: int, a: int } } CREATE STREAM T { EVENT T { t: int, b: int } }"
+    streams = {"S": pa.table({"t": [1, 3], "a": [1, 1], "b": [1, 1]}), "T": pa.table({"t": [2, 4], "b": [1, 2]})}
+    query = f"{declared} SELECT x[t] FROM S, T WHERE (S OR T) AS x FILTER x[b = 1]"
+    assert [match["x"]["t"] for match in ceql.match(query, streams, type_column=None, order_by=["t"])] == [2]
+
+
+def test_null_comes_first_and_nan_last_where_events_are_sorted() -> None:
+    values = [2.0, None, float("nan"), 1.0, None]
+    events = pa.table({"type": ["A"] * 5, "v": values, "n": range(5)})
+    matches = ceql.match("SELECT * FROM S WHERE A AS x", events, sort=True, order_by=["v"])
+    assert [match["x"]["n"] for match in matches] == [1, 4, 3, 0, 2]
+
+
 # --- columns that do not fit --------------------------------------------------------
 
 

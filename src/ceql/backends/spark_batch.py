@@ -77,7 +77,10 @@ def match(job: Job) -> DataFrame:
 
 def _shares_events(job: Job) -> bool:
     """Return whether tasks hand over each event once, and Spark puts it into all matches that have it."""
-    return job.prepared.shape == "matches" and may_share(job.query.plan)
+    plan = job.query.plan
+    names = [*plan.partition_by, *(name for variable in plan.variables for name, _ in variable.attributes)]
+    # In text, even between backticks, Spark replaces ${...} by the value of a setting.
+    return job.prepared.shape == "matches" and may_share(plan) and not any("${" in name for name in names)
 
 
 def _with_events(found: DataFrame, query: plans.Plan) -> DataFrame:
@@ -162,13 +165,18 @@ def arranged(job: Job) -> DataFrame:
         events = spark_shards.sharded(events, window, job.prepared.types[window.attribute], job.n_shards)
     else:
         events = events.repartition(1)
-    by = [F.col(quoted(name)) for name in job.prepared.order]
+    by = [_binary(F.col(quoted(name)), events.schema[name].dataType) for name in job.prepared.order]
     if job.prepared.is_merged:
         sources = job.query.plan.sources
         by.append(F.array_position(F.array(*(F.lit(name) for name in sources)), F.col(STREAM)))
     by += [F.col(quoted(name)) for name in job.prepared.ties]
     by += [part for field in job.events.schema for part in _apart(F.col(quoted(field.name)), field.dataType)]
     return events.sortWithinPartitions(*by)
+
+
+def _binary(column: Column, data_type: DataType) -> Column:
+    """Return a column that is ordered as the engine orders it, without regard to collations."""
+    return F.collate(column, "UTF8_BINARY") if data_type.simpleString().startswith("string collate") else column
 
 
 def _apart(column: Column, data_type: DataType) -> list[Column]:

@@ -28,6 +28,9 @@ _WRONG_DATA = ("MALFORMED_", "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", "CANNOT_MER
 _DAMAGED_CHECKPOINT = ("MALFORMED_LOG_FILE", "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY")
 _NO_SUCH_FORMAT = ("DATA_SOURCE_NOT_FOUND", "AVRO_DATA_SOURCE_NOT_ENABLED")
 
+_FORMATS = ("parquet", "csv", "json", "orc", "text", "xml")
+_FORMATS_OF_PACKAGES = ("avro", "delta", "hudi", "iceberg")
+
 _HINTS = {
     r"OutOfMemoryError|Java heap space": "give it more with spark.driver.memory or spark.executor.memory",
     r"Python worker exited": "the system may have stopped it for want of memory; fewer tasks at once need less",
@@ -67,14 +70,22 @@ def _known_condition(text: str) -> DataError | SnapshotError | None:
     if condition == "PATH_ALREADY_EXISTS":
         return FileError("it exists already", "mode 'overwrite' replaces it, 'append' adds to it")
     if condition in _NO_SUCH_FORMAT:
-        return FileError(
-            "Spark does not have that format", "name the package that has it in the setting spark.jars.packages"
-        )
+        return _unknown_format(message)
     if condition in _DAMAGED_CHECKPOINT:
         return SnapshotError("the checkpoint is damaged", "begin again with a new checkpoint and a new output folder")
     if condition.startswith("FAILED_READ_FILE"):
         return _unreadable_file(message, text)
     return DataError(message) if condition.startswith(_WRONG_DATA) else None
+
+
+def _unknown_format(message: str) -> FileError:
+    found = re.search(r"data source: ([\w.-]*\w)", message)
+    name = found[1] if found else "avro"
+    if name.lower() in _FORMATS_OF_PACKAGES:
+        hint = "name its package in the setting spark.jars.packages"
+    else:
+        hint = f"it has {', '.join(_FORMATS)}; others need their package in the setting spark.jars.packages"
+    return FileError(f"Spark does not have the format '{name}'", hint)
 
 
 def _unreadable_file(message: str, text: str) -> FileError:

@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from ceql.automaton.lazy import Alphabet
 from ceql.backends.spark_predicates import quoted, row_conditions
-from ceql.engine.batch import check_type_column, missing_column, stream_of
+from ceql.engine.batch import check_type_column, missing_column, stream_of, unlike_columns
 from ceql.engine.classes import columns_of
 from ceql.engine.matches import SHAPES, Shape, result_schema
 from ceql.errors import DataError
@@ -31,6 +31,8 @@ Frames = DataFrame | Mapping[str, DataFrame]
 OWN = "__ceql_"
 STREAM = "__ceql_stream"
 """The column with the name of each row's stream, where there are several."""
+CHAR = "__CHAR_VARCHAR_TYPE_STRING"
+"""What Spark notes of a column of type CHAR or VARCHAR."""
 WATERMARK = "spark.watermarkDelayMs"
 """What Spark notes of a column that has a watermark."""
 
@@ -85,7 +87,10 @@ def prepare(
     if shape not in SHAPES:
         raise ValueError(f"unknown shape {shape!r}: choose 'matches' or 'events'")
     if shape == "positions":
-        raise DataError("a distributed stream has no cheap row numbers", "use shape='matches' or shape='events'")
+        raise DataError(
+            "a distributed stream has no cheap row numbers",
+            "use shape='matches' or shape='events', or ceql.match on one machine",
+        )
     text = query if isinstance(query, str) else query.text
     if isinstance(query, Query):
         time_column, order_by = time_column or query.time_column, order_by or query.order_by
@@ -102,7 +107,7 @@ def prepare(
     )
     if type_column is not None:
         check_type_column(type_column, pa.schema(list(types.items())))
-    order = _order(bound, list(types))
+    order = _order(bound, types)
     seen = _columns_seen(bound, type_column, order, types, shape)
     stream_column = STREAM if STREAM in frame.columns else None
     row_filter, needed = row_conditions(bound, type_column, types, stream_column=stream_column)
@@ -133,12 +138,32 @@ def _one_frame(events: Frames, sources: Sequence[str]) -> DataFrame:
         frames = [events]
     for frame in frames:
         if not isinstance(frame, DataFrame):
-            raise DataError(f"the events are a {type(frame).__name__}, not a DataFrame")
+            library = type(frame).__module__.partition(".")[0]
+            kind = type(frame).__name__ if library == "builtins" else f"{library} {type(frame).__name__}"
+            raise DataError(
+                f"the events are a {kind}, not a DataFrame of Spark",
+                "use ceql.match, or make a DataFrame of them with spark.createDataFrame",
+            )
         _check_names(frame.columns)
     if len({frame.isStreaming for frame in frames}) > 1:
         raise DataError("some of the streams are streaming DataFrames and some are not", "read all of them as streams")
+    frames = [_without_padding(frame) for frame in frames]
     only: DataFrame = frames[0]
     return only if len(sources) == 1 else _merged(dict(zip(sources, frames, strict=True)))
+
+
+def _without_padding(frame: DataFrame) -> DataFrame:
+    """Return a frame whose columns of type CHAR are plain strings: Spark would pad what they are compared to."""
+    padded = [field.name for field in frame.schema if CHAR in field.metadata]
+    if not padded:
+        return frame
+    columns = [F.col(quoted(name)) for name in frame.columns]
+    return frame.select(
+        *(
+            column.alias(name, metadata={}) if name in padded else column
+            for name, column in zip(frame.columns, columns, strict=True)
+        )
+    )
 
 
 def _check_names(names: Sequence[str]) -> None:
@@ -156,7 +181,7 @@ def _merged(frames: Mapping[str, DataFrame]) -> DataFrame:
     try:
         whole = pa.unify_schemas(schemas, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise DataError(f"the columns of the streams do not fit together: {error}") from error
+        raise unlike_columns(error) from error
     _check_names(whole.names)
     merged: DataFrame | None = None
     watermarked = {name for name in whole.names if all(_has_watermark(frame, name) for frame in frames.values())}
@@ -180,7 +205,7 @@ def _column_of(frame: DataFrame, field: pa.Field, *, is_watermarked: bool) -> Co
     return column.cast(from_arrow_type(field.type, prefer_timestamp_ntz=True)).alias(field.name)
 
 
-def _order(query: Query, names: Sequence[str]) -> tuple[str, ...]:
+def _order(query: Query, types: Mapping[str, pa.DataType]) -> tuple[str, ...]:
     """Return the columns that order the stream: the window's attribute, the time, and those given."""
     window = query.plan.window
     first = [window.attribute] if isinstance(window, plans.AttributeWindow) else []
@@ -191,8 +216,10 @@ def _order(query: Query, names: Sequence[str]) -> tuple[str, ...]:
             "a DataFrame has no order of its own", "name the columns that order it with time_column or order_by"
         )
     for name in given:
-        if name not in names:
-            raise missing_column(name, names)
+        if name not in types:
+            raise missing_column(name, types)
+        if not _is_orderable(types[name]):
+            raise DataError(f"column '{name}' is a map, or has one in it, and maps have no order", "order by another")
     return given
 
 

@@ -8,6 +8,7 @@ where they are is computed by Spark in the same job: a shard holds about as many
 from __future__ import annotations
 
 import math
+import sys
 from decimal import Decimal
 from fractions import Fraction
 
@@ -66,7 +67,8 @@ def _measured(window: AttributeWindow, data_type: pa.DataType) -> tuple[Column, 
     size = Fraction(window.size)
     if pa.types.is_floating(data_type):
         number = F.nanvl(column.cast("double"), F.lit(None).cast("double"))
-        return number, measure + F.lit(float(size)) * (1 + SLACK) + F.abs(measure) * SLACK
+        length = float(size) if size < sys.float_info.max else math.inf
+        return number, measure + F.lit(length) * (1 + SLACK) + F.abs(measure) * SLACK
     if pa.types.is_decimal(data_type):
         # A sum with too many digits is rounded, and a cut as well when it is compared with one.
         return column, F.try_add(measure, F.lit(min(Decimal(math.ceil(size)), MAX_DECIMAL)))

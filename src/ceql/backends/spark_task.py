@@ -48,6 +48,7 @@ def recognise(
     n_rows = 0
     for number, batch in enumerate(batches):
         try:
+            batch = _in_utc(batch)
             _check_order(batch, required)
             skew.count(batch)
             for part, is_halo in _parts(batch, halo_column):
@@ -60,6 +61,17 @@ def recognise(
             raise TaskError(_where(error, query, keys, number, n_rows, batch)) from error
         n_rows += len(batch)
     skew.warn()
+
+
+def _in_utc(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch whose times are told in UTC: they come in the session's zone, which Arrow may not know."""
+    columns = [
+        column.cast(pa.timestamp(column.type.unit, "UTC"))
+        if pa.types.is_timestamp(column.type) and column.type.tz is not None
+        else column
+        for column in batch.columns
+    ]
+    return pa.record_batch(columns, batch.schema.names)
 
 
 def _check_order(batch: pa.RecordBatch, required: str | None) -> None:
@@ -96,12 +108,20 @@ def _where(
             pa.Table.from_batches([batch]).select(list(keys)).group_by(list(keys), use_threads=False).aggregate([])
         )
         shown = [
-            ", ".join(f"{name} = {value!r}" for name, value in row.items())
-            for row in distinct.slice(0, N_SHOWN_KEYS).to_pylist()
+            ", ".join(f"{name} = {_shown(distinct[name][row])}" for name in keys)
+            for row in range(min(N_SHOWN_KEYS, len(distinct)))
         ]
         more = f"; and {len(distinct) - N_SHOWN_KEYS} more" if len(distinct) > N_SHOWN_KEYS else ""
         lines.append(f"partition keys in it: {'; '.join(shown)}{more}")
     return "\n".join([*lines, "query:", query.strip()])
+
+
+def _shown(value: pa.Scalar) -> str:
+    """Return a value as text; where Python has none, as for years beyond 9999, the number that Arrow has."""
+    try:
+        return repr(value.as_py())
+    except (OverflowError, ValueError):
+        return f"{value.value} as {value.type}"
 
 
 class _Skew:
@@ -109,20 +129,20 @@ class _Skew:
 
     def __init__(self, keys: Sequence[str]) -> None:
         self._keys = keys
-        self._seen: Counter[tuple[Any, ...]] = Counter()
+        self._seen: Counter[tuple[str, ...]] = Counter()
         self._n_rows = 0
 
     def count(self, batch: pa.RecordBatch) -> None:
         self._n_rows += len(batch)
         if self._keys and len(batch) and len(self._seen) < MIN_SKEWED_ROWS:
-            self._seen[tuple(batch.column(name)[0].as_py() for name in self._keys)] += 1
+            self._seen[tuple(_shown(batch.column(name)[0]) for name in self._keys)] += 1
 
     def warn(self) -> None:
         if self._n_rows < MIN_SKEWED_ROWS or not self._seen:
             return
         key, n_seen = self._seen.most_common(1)[0]
         if n_seen >= SKEWED_SHARE * self._seen.total():
-            shown = ", ".join(f"{name} = {value!r}" for name, value in zip(self._keys, key, strict=True))
+            shown = ", ".join(f"{name} = {value}" for name, value in zip(self._keys, key, strict=True))
             warnings.warn(
                 f"one partition key holds nearly all of the {self._n_rows:,} rows of a task: {shown}; "
                 "one task does its work alone",

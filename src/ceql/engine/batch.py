@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,15 +44,22 @@ def read(events: object, like: pa.Schema | None = None) -> tuple[pa.Schema, Iter
     if isinstance(events, pa.RecordBatchReader):
         return events.schema, iter(events)
     if hasattr(events, "__arrow_c_stream__"):
-        try:
-            reader = pa.RecordBatchReader.from_stream(events)
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise DataError(f"cannot read events from {type(events).__name__}: {error}") from error
+        reader = _reader(events)
         return reader.schema, iter(reader)
     raise DataError(
         f"cannot read events from {type(events).__name__}",
         "give a pyarrow table or reader, a pandas or polars frame, or a list of dicts",
     )
+
+
+def _reader(events: object) -> pa.RecordBatchReader:
+    """Return what reads events from an object that hands over Arrow streams."""
+    if hasattr(events, "sparkSession"):
+        raise DataError("the events are a DataFrame of Spark", "use ceql.spark.match, or ceql.match with df.toArrow()")
+    try:
+        return pa.RecordBatchReader.from_stream(events)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise DataError(f"cannot read events from {type(events).__name__}: {error}") from error
 
 
 def _from_dicts(events: Sequence[Any], like: pa.Schema | None) -> pa.Table:
@@ -77,7 +84,8 @@ def _cut(table: pa.Table) -> Iterator[pa.RecordBatch]:
 def stream_of(tables: Mapping[str, object], name: str) -> object:
     """Return the events of a stream that FROM reads."""
     if name not in tables:
-        raise DataError(f"FROM reads stream '{name}', which the events lack", f"they have {listing(map(str, tables))}")
+        known = listing(map(str, tables)) or "none"
+        raise DataError(f"FROM reads stream '{name}', which the events lack", f"they have {known}")
     return tables[name]
 
 
@@ -96,11 +104,15 @@ def split(events: object, stream_column: str, sources: Sequence[str]) -> tuple[p
 
 
 def merged(
-    tables: Mapping[str, object], sources: Sequence[str], order: Sequence[str], like: pa.Schema | None = None
+    tables: Mapping[str, object],
+    sources: Sequence[str],
+    order_of: Callable[[pa.Schema], Sequence[str]],
+    like: pa.Schema | None = None,
 ) -> tuple[pa.Table, IntArray]:
     """Return the streams in FROM as one table in time order, and the number of each row's stream.
 
-    Ties go by the order of FROM, then by row. A column that a stream lacks is NULL in its rows.
+    `order_of` tells the columns that order it. Ties go by the order of FROM, then by row. A column that a stream lacks
+    is NULL in its rows.
     """
     parts, numbers = [], []
     for number, name in enumerate(sources):
@@ -111,8 +123,8 @@ def merged(
     try:
         whole = pa.concat_tables(parts, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise DataError(f"the columns of the streams do not fit together: {error}") from error
-    streams = np.concatenate(numbers)
+        raise unlike_columns(error) from error
+    streams, order = np.concatenate(numbers), order_of(whole.schema)
     if not order:
         raise DataError(
             "several streams have no common order",
@@ -121,13 +133,24 @@ def merged(
     return in_order(whole, order, streams)
 
 
+def unlike_columns(error: Exception) -> DataError:
+    """Return the error of streams with columns of one name and different types."""
+    return DataError(
+        f"the columns of the streams do not fit together: {error}",
+        "a column that several streams have must be of one type in all: cast or rename it in one",
+    )
+
+
 def in_order(table: pa.Table, order: Sequence[str], streams: IntArray) -> tuple[pa.Table, IntArray]:
-    """Return rows sorted by some columns; what they leave equal keeps its order."""
+    """Return rows sorted by some columns, NULL first as Spark does; what they leave equal keeps its order."""
+    by = []
     for name in order:
         if name not in table.column_names:
             raise missing_column(name, table.column_names)
+        by += [table[name].is_valid(), _sortable(table[name])] if table[name].null_count else [_sortable(table[name])]
     # Rows that are equal in all columns keep their order by a last one, their number.
-    keys = pa.table([*(_sortable(table[name]) for name in order), np.arange(len(table))], [*order, "\0row"])
+    by.append(np.arange(len(table)))
+    keys = pa.table(by, [str(number) for number in range(len(by))])
     indices = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names])
     columns = [_taken(column, indices) for column in table.columns]
     return pa.table(columns, schema=table.schema), streams[indices.to_numpy()]

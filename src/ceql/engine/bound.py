@@ -300,11 +300,15 @@ class Bound:
 
     def _without_lacking(self, part: pa.RecordBatch, streams: IntArray | None) -> pa.RecordBatch:
         """Return the rows with NULL in every attribute that an event's declared type lacks."""
-        if not self._lacking or self.type_column is None:
+        if not self._lacking:
             return part
         columns = {name: part.column(name) for name in part.schema.names}
-        types = part.column(self.type_column)
-        types = types.cast(pa.string()) if pa.types.is_dictionary(types.type) else types
+        if self.type_column is None:
+            numbers = np.zeros(len(part), np.int32) if streams is None else streams
+            types = pa.array(list(self.query.plan.sources)).take(pa.array(numbers))
+        else:
+            types = part.column(self.type_column)
+            types = types.cast(pa.string()) if pa.types.is_dictionary(types.type) else types
         for name, having in self._lacking.items():
             has = pc.is_in(types, value_set=pa.array(sorted(having), types.type))
             columns[name] = pc.if_else(has, columns[name], pa.scalar(None, columns[name].type))

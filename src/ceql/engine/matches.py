@@ -268,8 +268,9 @@ class ResultBuilder:
             return ((row, row) for row in chunk.end.tolist())
         rows, of_match = np.unique(chunk.end, return_inverse=True)
         columns = stretch.columns(self.id_columns, pa.array(stretch.indices(rows)))
-        values = zip(*(column.to_pylist() for column in columns), strict=True)
-        ends = [(hashlib.blake2b(repr(one).encode(), digest_size=12).hexdigest(), repr(one[0])) for one in values]
+        values = zip(*(as_numbers(column).to_pylist() for column in columns), strict=True)
+        # The two zeros are one moment.
+        ends = [(hashlib.blake2b(repr(one).encode(), digest_size=12).hexdigest(), repr(one[0] or 0)) for one in values]
         return (ends[number] for number in of_match.reshape(-1).tolist())
 
 
@@ -312,6 +313,13 @@ def structs_at(indices: pa.Array, data_type: pa.StructType, stretch: Stretch) ->
     arrays = [as_type(column, field.type) for column, field in zip(columns, fields, strict=True)]
     mask = indices.is_null() if indices.null_count else None
     return pa.StructArray.from_arrays(arrays, fields=fields, mask=mask)
+
+
+def as_numbers(array: pa.Array) -> pa.Array:
+    """Return times and dates as numbers: Python has no years beyond 9999, nor every time zone of Spark."""
+    if pa.types.is_timestamp(array.type):
+        return array.cast(pa.int64())
+    return array.cast(pa.int32()) if pa.types.is_date32(array.type) else array
 
 
 def as_type(array: pa.Array, data_type: pa.DataType) -> pa.Array:

@@ -238,7 +238,7 @@ class Session:
         if isinstance(events, Mapping):
             sources = self._sources()
             if len(sources) > 1:
-                table, streams = batches.merged(events, sources, self._sort_columns(), like)
+                table, streams = batches.merged(events, sources, self._sort_columns, like)
                 return table.schema, iter(table.combine_chunks().to_batches() or [_no_rows(table.schema)]), streams
             events = batches.stream_of(events, sources[0])
         elif len(self._sources()) > 1:
@@ -248,7 +248,7 @@ class Session:
             )
         schema, parts = batches.read(events, like)
         if self.sort and schema.names:
-            order = self._sort_columns()
+            order = self._sort_columns(schema)
             if not order:
                 raise DataError("there is nothing to sort by", "name the columns with time_column or order_by")
             table = pa.Table.from_batches(list(parts), schema)
@@ -259,9 +259,10 @@ class Session:
     def _sources(self) -> list[str]:
         return [name.text for name in self._draft.tree.sources]
 
-    def _sort_columns(self) -> list[str]:
+    def _sort_columns(self, schema: pa.Schema) -> list[str]:
         """Return the columns that order the stream: the window's attribute, the time, and those given."""
-        window = self._draft.plan.window
+        # Only with their types is it known which column durations measure.
+        window = self._compiled(schema).plan.window
         time_column, order_by = self._order()
         measured = [window.attribute] if isinstance(window, plan.AttributeWindow) else []
         return list(dict.fromkeys([*measured, *([] if time_column is None else [time_column]), *order_by]))

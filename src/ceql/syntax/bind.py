@@ -214,11 +214,13 @@ class _FormulaBinder:
 
         def kind_of_attribute(attribute: ast.Attribute) -> Kind:
             if attribute.variable is not None and attribute.variable.text != node.variable.text:
-                raise Mistake(
-                    f"condition on '{node.variable.text}' uses '{attribute}': a condition sees one event",
-                    attribute.span,
-                    "correlate events with PARTITION BY, or compare in a query over the matches",
-                )
+                message = f"condition on '{node.variable.text}' uses '{attribute}': a condition sees one event"
+                hint = "correlate events with PARTITION BY, or compare in a query over the matches"
+                name = attribute.variable.text
+                if self.scope.names.introduced(name) is None and name in self.scope.attributes_of(holding.types):
+                    message = f"'{attribute}' is a part of attribute '{name}', and only whole ones can be compared"
+                    hint = "make a column of it first"
+                raise Mistake(message, attribute.span, hint)
             return kind_of(self.scope.type_of_attribute(attribute.name, holding.types, owner))
 
         return bind_condition(node.predicate, kind_of_attribute)
