@@ -262,6 +262,7 @@ def test_options_for_reading_csv(folder: Path) -> None:
         ("S", ["--engine", "local", "--format", "orc"], "--engine local reads parquet"),
         ("S", ["--engine", "local", "--option", "quote=x"], "--engine local has header"),
         ("S", ["--option", "header"], "is not KEY=VALUE"),
+        ("S", ["--conf", "memory=4g"], "'memory' is no setting of Spark: their names have dots"),
         ("S", ["--conf", "=x"], "is not KEY=VALUE"),
         ("S", ["--shape", "positions"], "--engine local"),
         ("S", ["--master", "somewhere"], "begins spark://"),
@@ -275,6 +276,20 @@ def test_wrong_use(folder: Path, query: str, arguments: list[str], message: str)
     code, said = run("run", folder / "q.ceql", "-i", "a.csv", *arguments)
     assert code == 2
     assert message in re.sub(r"[\s│]+", " ", said)
+
+
+def test_who_reads_may_stop(folder: Path) -> None:
+    types = ["A"] * 300 + ["B"] * 300
+    pa.parquet.write_table(pa.table({"type": types, "t": range(600)}), folder / "many.parquet")
+    (folder / "q.ceql").write_text("SELECT * FROM S WHERE A AS x ; B AS y")
+    command = [sys.executable, "-m", "ceql", "run", "--engine", "local", "q.ceql", "-i", "many.parquet", "--json"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith(b'{"match_start":')
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
 
 
 def test_a_stream_that_is_not_given(folder: Path) -> None:

@@ -279,7 +279,15 @@ def test_a_wrong_query(folder: Folder) -> None:
         (["-i", "mixed"], "mixed has files of several formats: csv, json\nhint: give --format\n"),
         (["-i", "q.ceql"], "cannot tell the format of q.ceql by its suffix or its files\nhint: give --format\n"),
         (["-i", "a.arrow"], "Spark has no format for a.arrow\nhint: use Parquet, or --engine local\n"),
-        (["-i", "a.csv", "--format", "no-such"], "cannot read a.csv: Spark does not have that format\nhint: .*\n"),
+        (
+            ["-i", "a.csv", "--format", "no-such"],
+            "cannot read a.csv: Spark does not have the format 'no-such'\nhint: it has parquet, .*\n",
+        ),
+        (
+            ["-i", "a.csv", "--format", "delta"],
+            "cannot read a.csv: Spark does not have the format 'delta'\n"
+            "hint: name its package in --conf spark.jars.packages=...\n",
+        ),
         (["-i", "events.csv", "--type-column", "kind"], "events.csv: .* 'kind'\nhint: .*--type-column ''.*\n"),
         (["-i", "ragged.csv"], "file:(//)?ragged.csv: .*\nhint: .*mode=PERMISSIVE .*\n"),
         (["-i", "headers"], "file:(//)?headers/2.csv: .*\n"),

@@ -168,7 +168,11 @@ def test_wrong_use(folder: Folder, more: list[str], message: str) -> None:
         ("in", ["--schema", "type STRING"], "cannot tell the format of in by its suffix or its files\nhint: .*\n"),
         ("nowhere", [], "cannot read nowhere: there is no such file or folder\n"),
         ("nowhere", ["--schema", "a INT", "--format", "csv"], "cannot read nowhere: there is no such file or folder\n"),
-        ("full", ["--format", "no-such"], "cannot read full: Spark does not have that format\nhint: .*\n"),
+        (
+            "full",
+            ["--format", "no-such"],
+            "cannot read full: Spark does not have the format 'no-such'\nhint: .*\n",
+        ),
         ("full", ["--type-column", "kind"], "full: .* 'kind'\nhint: .*--type-column ''.*\n"),
         ("full", ["--schema", "type STRING, k TIMESTAMP, at TIMESTAMP"], "file:(//)?full/1.parquet: .*\n"),
         ("full/1.parquet", [], "full/1.parquet is a file\nhint: name the folder .*\n"),

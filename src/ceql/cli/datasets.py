@@ -14,7 +14,7 @@ import typer
 from ceql.backends.files import FileError
 from ceql.cli.arguments import Master, SparkSettings, Verbose, check_master
 from ceql.cli.exits import CANCELLED, EXIT_CODES, NO_SPARK, WRONG_DATA, fail, spark_troubles_told
-from ceql.cli.request import pairs
+from ceql.cli.request import spark_settings
 from ceql.errors import CeqlError
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def prepare(  # noqa: PLR0917
     """  # noqa: D301 - the backspace keeps lines as they are
     _check_options(dataset, house, zones)
     check_master(master)
-    settings = _Settings(dataset, raw, out, house, zones, mode, master, pairs(conf, "--conf"), verbose)
+    settings = _Settings(dataset, raw, out, house, zones, mode, master, spark_settings(conf), verbose)
     try:
         with spark_troubles_told("Spark could not finish", in_full=verbose):
             summary = _prepared(settings)

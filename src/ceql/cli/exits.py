@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
@@ -33,6 +34,8 @@ _OPTIONS = {
     r"order_by": "--order-by",
     r"unbounded=True": "--unbounded",
     r"(plan|shape)='(\w+)'": r"--\1 \2",
+    r"the reader's option": "--option",
+    r"the setting (spark[.\w]*\w)": r"--conf \1=...",
 }
 """How the command line calls what the library's hints name."""
 
@@ -41,6 +44,20 @@ def fail(message: str, code: int = WRONG_QUERY) -> NoReturn:
     """Print a message on standard error and end the command."""
     typer.echo(message, err=True)
     raise typer.Exit(code)
+
+
+@contextmanager
+def until_nobody_reads() -> Iterator[None]:
+    """End the command as if all were done when who reads its output, such as `head`, has read enough."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python would try to write what is left when it ends, and complain.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(nowhere, stream.fileno())
+        raise typer.Exit(0) from None
 
 
 def reason(error: CeqlError | OSError) -> str:

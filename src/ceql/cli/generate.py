@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from ceql.backends.files import FileError, write_rows
 from ceql.cli.arguments import Master, SparkSettings, check_master
 from ceql.cli.exits import CANCELLED, WRONG_DATA, fail, reason, spark_troubles_told
-from ceql.cli.request import pairs
+from ceql.cli.request import spark_settings
 from ceql.datasets import generate as streams
 from ceql.errors import CeqlError
 
@@ -75,7 +75,7 @@ def generate(
     began = time.perf_counter()
     try:
         if engine is Engine.spark or is_for_spark:
-            _write_on_spark(out, dataset, events, seed, master=master, conf=pairs(conf, "--conf"))
+            _write_on_spark(out, dataset, events, seed, master=master, conf=spark_settings(conf))
         else:
             _write_locally(Path(out), dataset, events, seed)
     except FileError as error:

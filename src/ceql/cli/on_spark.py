@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own document
 import ceql.spark
 from ceql.backends.spark_files import check_output, output_format, read_frame, without_leftovers, write_frame
 from ceql.backends.spark_predicates import quoted
+from ceql.cli.exits import until_nobody_reads
 from ceql.cli.preview import N_SHOWN, show_rows
 from ceql.cli.request import Request, note_unseen_types
 from ceql.cli.spark_jobs import is_on_this_machine, run_job
@@ -30,9 +31,10 @@ def run_on_spark(request: Request) -> Summary:
     if request.output is not None:
         # Refuses what Spark has no format for, before it starts.
         output_format(request.output, request.output_format)
-    names, found = run_job(
-        lambda spark: _run(request, spark), master=request.master, conf=request.conf, is_verbose=request.is_verbose
-    )
+    with nullcontext() if request.output is None else without_leftovers(request.output):
+        names, found = run_job(
+            lambda spark: _run(request, spark), master=request.master, conf=request.conf, is_verbose=request.is_verbose
+        )
     if not isinstance(found, int):
         show_rows(names, found)
     n_rows = found if isinstance(found, int) else len(found)
@@ -49,8 +51,7 @@ def run_on_spark(request: Request) -> Summary:
 def _run(request: Request, spark: SparkSession) -> tuple[Sequence[str], int | list[dict[str, Any]]]:
     """Return the columns, and how many rows were written or those to be shown."""
     inputs = [path for paths in request.streams.values() for path in paths]
-    is_here = request.output is not None and is_on_this_machine(spark, request.output)
-    if request.output is not None and is_here:
+    if request.output is not None and is_on_this_machine(spark, request.output):
         check_output(request.output, request.mode, inputs)
     events = {stream: _events(request, spark, stream) for stream in request.streams}
     options: dict[str, Any] = {
@@ -64,8 +65,7 @@ def _run(request: Request, spark: SparkSession) -> tuple[Sequence[str], int | li
     rows = ceql.spark.match(request.text, events, shape=request.shape, **options)
     found: int | list[dict[str, Any]]
     if request.output is not None:
-        with without_leftovers(request.output) if is_here else nullcontext():
-            found = _written(request, rows, request.output)
+        found = _written(request, rows, request.output)
     elif request.as_json:
         found = _print_all(rows)
     else:
@@ -99,9 +99,11 @@ def _print_all(rows: DataFrame) -> int:
     """Print all rows as JSON; this process holds those of one task at a time."""
     lines = rows.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"}))
     n_rows = 0
-    for (line,) in lines.toLocalIterator():
-        sys.stdout.write(f"{line}\n")
-        n_rows += 1
+    # Here, because a broken pipe elsewhere means that Spark is gone.
+    with until_nobody_reads():
+        for (line,) in lines.toLocalIterator():
+            sys.stdout.write(f"{line}\n")
+            n_rows += 1
     return n_rows
 
 

@@ -137,5 +137,14 @@ def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
     return found
 
 
+def spark_settings(texts: Sequence[str]) -> dict[str, str]:
+    """Return the settings that --conf gives."""
+    found = pairs(texts, "--conf")
+    for name in found:
+        if "." not in name:
+            raise typer.BadParameter(f"'{name}' is no setting of Spark: their names have dots", param_hint="--conf")
+    return found
+
+
 def _choices(streams: Mapping[str, object]) -> str:
     return ", ".join(f"{name}=PATH" for name in streams)

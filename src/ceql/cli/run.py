@@ -22,9 +22,9 @@ from ceql.cli.arguments import (
     columns_in,
     read_query,
 )
-from ceql.cli.exits import CANCELLED, WRONG_DATA, fail, in_words_of_options, spark_troubles_told
+from ceql.cli.exits import CANCELLED, WRONG_DATA, fail, in_words_of_options, spark_troubles_told, until_nobody_reads
 from ceql.cli.local import run_locally
-from ceql.cli.request import Request, note_many_matches, pairs, paths_by_stream
+from ceql.cli.request import Request, note_many_matches, pairs, paths_by_stream, spark_settings
 from ceql.cli.summary import Summary
 from ceql.errors import CeqlError, QueryError
 
@@ -147,25 +147,27 @@ def run(  # noqa: PLR0917
             output_format=output_format,
             mode=mode.value,
             master=master,
-            conf=pairs(conf, "--conf"),
+            conf=spark_settings(conf),
             plan=plan.value,
             is_verbose=verbose,
             as_json=json,
         )
         note_many_matches(text)
-        summary = run_locally(request) if engine is Engine.local else on_spark(request)
+        with until_nobody_reads():
+            summary = run_locally(request) if engine is Engine.local else on_spark(request)
     except QueryError as error:
         fail(f"{file}: {error}")
     except FileError as error:
-        fail(str(error), WRONG_DATA)
+        fail(in_words_of_options(error), WRONG_DATA)
     except CeqlError as error:
         fail(f"{', '.join(input)}: {in_words_of_options(error)}", WRONG_DATA)
     except KeyboardInterrupt:
         fail("cancelled", CANCELLED)
-    if json and output is not None:
-        typer.echo(summary.as_json())
-    else:
-        typer.echo(summary.text(), err=True)
+    with until_nobody_reads():
+        if json and output is not None:
+            typer.echo(summary.as_json())
+        else:
+            typer.echo(summary.text(), err=True)
 
 
 def on_spark(request: Request) -> Summary:

@@ -38,7 +38,7 @@ def run_job(
             return spark
 
         try:
-            return _interruptible(started, call)
+            return _interruptible(started, call, is_new=is_new)
         except SPARK_ERRORS as error:
             raise explained(error) from error
 
@@ -70,7 +70,9 @@ def is_on_this_machine(spark: SparkSession, path: str) -> bool:
     return is_local and ("://" not in path or path.startswith("file:"))
 
 
-def _interruptible(start: Callable[[], SparkSession], call: Callable[[SparkSession], Result]) -> Result:
+def _interruptible(
+    start: Callable[[], SparkSession], call: Callable[[SparkSession], Result], *, is_new: bool
+) -> Result:
     """Return the result of a call that runs jobs in a session; if the user interrupts it, they are cancelled.
 
     Session and call have a thread of their own, because an interrupt breaks the connection to Java of the thread
@@ -97,8 +99,11 @@ def _interruptible(start: Callable[[], SparkSession], call: Callable[[SparkSessi
         if session.done():
             with suppress(Exception):
                 session.result().interruptTag(tag)
-            # There may be an unfinished output to remove.
             thread.join(SECONDS_TO_CANCEL)
+            if is_new:
+                # A cancelled task may still write, and another job begin, where the output is about to be removed.
+                with suppress(Exception):
+                    session.result().stop()
         raise
 
 

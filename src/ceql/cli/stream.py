@@ -25,7 +25,7 @@ from ceql.cli.arguments import (
     read_query,
 )
 from ceql.cli.exits import CANCELLED, WRONG_DATA, fail, in_words_of_options, spark_troubles_told
-from ceql.cli.request import Request, note_many_matches, pairs, paths_by_stream
+from ceql.cli.request import Request, note_many_matches, pairs, paths_by_stream, spark_settings
 from ceql.errors import CeqlError, QueryError, SnapshotError
 
 AVAILABLE_NOW = "available-now"
@@ -156,7 +156,7 @@ def stream(  # noqa: PLR0917
             output_format=output_format,
             mode="append",
             master=master,
-            conf=pairs(conf, "--conf"),
+            conf=spark_settings(conf),
             plan="auto",
             is_verbose=verbose,
             as_json=False,
@@ -173,7 +173,7 @@ def stream(  # noqa: PLR0917
     except QueryError as error:
         fail(f"{file}: {error}")
     except FileError as error:
-        fail(str(error), WRONG_DATA)
+        fail(in_words_of_options(error), WRONG_DATA)
     except SnapshotError as error:
         fail(f"{checkpoint}: {error}", WRONG_DATA)
     except CeqlError as error:
