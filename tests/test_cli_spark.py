@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import re
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +25,9 @@ from ceql.backends.java import JavaError
 from ceql.cli import app
 
 pytest.importorskip("pyspark.sql")
+import ceql.spark
 from ceql.backends.spark_failures import explained
+from ceql.backends.spark_lines import json_lines, write_lines
 from ceql.errors import JobError
 
 pytestmark = [
@@ -355,6 +360,36 @@ def test_a_failed_job_leaves_nothing_in_the_way(folder: Folder) -> None:
     assert not (folder / "m").exists()
 
 
+def test_who_reads_may_stop(spark: Any) -> None:
+    # All matches of the one task would not fit into memory.
+    events = pa.table({"type": ["A"] * 300 + ["B"] * 300, "t": range(600)})
+    rows = ceql.spark.match(
+        "SELECT * FROM S WHERE A AS x ; A AS y ; B AS z ; B AS w", spark.createDataFrame(events), order_by=["t"]
+    )
+    reading, writing = os.pipe()
+    read = []
+
+    def read_some() -> None:
+        with os.fdopen(reading, "rb") as lines:
+            read.extend(next(lines) for _ in range(3))
+
+    reader = threading.Thread(target=read_some)
+    reader.start()
+    with os.fdopen(writing, "wb", buffering=0) as file, pytest.raises(BrokenPipeError):
+        write_lines(json_lines(rows), file)
+    reader.join()
+    assert [json.loads(line)["w"]["type"] for line in read] == ["B"] * 3
+
+
+def test_lines_of_several_tasks_are_whole(spark: Any) -> None:
+    rows = spark.range(0, 20_000, 1, 5).selectExpr("id", "repeat('é', CAST(id % 100 AS INT)) AS s")
+    file = io.BytesIO()
+    assert write_lines(json_lines(rows), file) == 20_000
+    assert sorted(json.loads(line)["id"] for line in file.getvalue().splitlines()) == list(range(20_000))
+    empty = io.BytesIO()
+    assert (write_lines(json_lines(rows.where("false")), empty), empty.getvalue()) == (0, b"")
+
+
 def test_interruption_cancels_the_job(folder: Folder, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     cancelled: list[str] = []
 
@@ -362,7 +397,7 @@ def test_interruption_cancels_the_job(folder: Folder, spark: Any, monkeypatch: p
         raise KeyboardInterrupt
 
     monkeypatch.setattr("ceql.cli.on_spark.write_frame", interrupt)
-    monkeypatch.setattr(type(spark), "interruptTag", lambda _, tag: cancelled.append(tag))
+    monkeypatch.setattr(type(spark), "interruptAll", lambda _: cancelled.append("all"))
     result = folder.run("-i", "events.parquet", "-o", "m")
     assert (result.exit_code, result.stderr) == (130, "cancelled\n")
     assert len(cancelled) == 1

@@ -245,6 +245,31 @@ def _pass_on(reading: int) -> None:
                 os.write(2, line)
 
 
+def _without_cancelled_workers(lines: Iterable[bytes]) -> Iterator[bytes]:
+    r"""Yield lines without the traces of workers whose task was cancelled: PySpark finds that nobody reads them.
+
+    >>> trace = [b"Traceback (most recent call last):\n", b'  File "pyspark/daemon.py", line 95, in worker\n']
+    >>> list(_without_cancelled_workers([*trace, b"BrokenPipeError: [Errno 32] Broken pipe\n", b"an error\n"]))
+    [b'an error\n']
+    >>> list(_without_cancelled_workers([*trace, b"OSError: no room\n"])) == [*trace, b"OSError: no room\n"]
+    True
+    """
+    trace: list[bytes] = []
+    for line in lines:
+        if trace and line.startswith(b"  File ") and b"pyspark/daemon.py" in line:
+            trace.append(line)
+            continue
+        is_cancelled = len(trace) > 1 and line.startswith(b"BrokenPipeError")
+        if not is_cancelled:
+            yield from trace
+        trace = []
+        if line == b"Traceback (most recent call last):\n":
+            trace.append(line)
+        elif not is_cancelled:
+            yield line
+    yield from trace
+
+
 def without_notices(lines: Iterable[bytes]) -> Iterator[bytes]:
     r"""Yield the lines that are no notices, as they come.
 
@@ -253,7 +278,7 @@ def without_notices(lines: Iterable[bytes]) -> Iterator[bytes]:
     [b'an error\n', b'\n']
     """
     is_after_notice = False
-    for line in lines:
+    for line in _without_cancelled_workers(lines):
         is_notice = WORKER_NOTICE.match(line) is not None
         if not is_notice and not JVM_NOTICE.match(line) and not (is_after_notice and line.isspace()):
             yield line

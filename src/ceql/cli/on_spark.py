@@ -14,11 +14,12 @@ from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own document
 
 import ceql.spark
 from ceql.backends.spark_files import check_output, output_format, read_frame, without_leftovers, write_frame
+from ceql.backends.spark_lines import json_lines, write_lines
 from ceql.backends.spark_predicates import quoted
 from ceql.cli.exits import until_nobody_reads
 from ceql.cli.preview import N_SHOWN, show_rows
 from ceql.cli.request import Request, note_unseen_types
-from ceql.cli.spark_jobs import is_on_this_machine, run_job
+from ceql.cli.spark_jobs import is_on_this_machine, run_job, runs_in_this_process
 from ceql.cli.summary import Summary
 
 MAX_TYPES = 1000
@@ -96,11 +97,12 @@ def _types(request: Request, events: Mapping[str, DataFrame]) -> Iterator[str | 
 
 
 def _print_all(rows: DataFrame) -> int:
-    """Print all rows as JSON; this process holds those of one task at a time."""
-    lines = rows.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"}))
-    n_rows = 0
+    """Print all rows as JSON; on a cluster this process holds those of one task at a time."""
+    lines, n_rows = json_lines(rows), 0
     # Here, because a broken pipe elsewhere means that Spark is gone.
     with until_nobody_reads():
+        if runs_in_this_process(rows.sparkSession):
+            return write_lines(lines, sys.stdout.buffer)
         for (line,) in lines.toLocalIterator():
             sys.stdout.write(f"{line}\n")
             n_rows += 1

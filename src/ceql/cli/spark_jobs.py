@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
-import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
@@ -70,6 +70,12 @@ def is_on_this_machine(spark: SparkSession, path: str) -> bool:
     return is_local and ("://" not in path or path.startswith("file:"))
 
 
+def runs_in_this_process(spark: SparkSession) -> bool:
+    """Return whether tasks run inside the driver, once each; not in `local-cluster`, which tries them again."""
+    context = _context(spark)
+    return context is not None and re.match(r"local(\[|$)", str(context.master)) is not None
+
+
 def _interruptible(
     start: Callable[[], SparkSession], call: Callable[[SparkSession], Result], *, is_new: bool
 ) -> Result:
@@ -78,14 +84,12 @@ def _interruptible(
     Session and call have a thread of their own, because an interrupt breaks the connection to Java of the thread
     that it reaches, and the cancellation needs one.
     """
-    tag = f"ceql-{uuid.uuid4()}"
     session: Future[SparkSession] = Future()
     ended: Future[Result] = Future()
 
     def run() -> None:
         try:
             spark = start()
-            spark.addTag(tag)
             session.set_result(spark)
             ended.set_result(call(spark))
         except BaseException as error:
@@ -97,8 +101,9 @@ def _interruptible(
         return ended.result()
     except KeyboardInterrupt:
         if session.done():
+            # Not by a tag: another thread than the one that set it cannot interrupt what has it.
             with suppress(Exception):
-                session.result().interruptTag(tag)
+                session.result().interruptAll()
             thread.join(SECONDS_TO_CANCEL)
             if is_new:
                 # A cancelled task may still write, and another job begin, where the output is about to be removed.

@@ -1,0 +1,109 @@
+"""Rows of a DataFrame as lines of text, read while tasks make them: neither Spark nor this process holds many.
+
+What Spark itself offers, `toLocalIterator`, holds all rows of a task before the first can be read. So tasks of a local
+master write to a socket in a private folder, one after the other, and wait while nobody reads.
+"""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own documentation writes it
+
+POLL_SECONDS = 0.1
+MAX_WAITING = 4096
+"""Tasks that may wait for their turn."""
+LINE = "line"
+
+
+def json_lines(rows: DataFrame) -> DataFrame:
+    """Return rows as text, in the only column."""
+    return rows.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias(LINE))
+
+
+def write_lines(lines: DataFrame, file: BinaryIO) -> int:
+    """Write the only column of a frame on a local master to a file, as it is made; return how many rows it has.
+
+    Whatever writing raises ends the jobs of the session. A task that fails is not tried again on a local master, so
+    nothing is written twice.
+    """
+    with tempfile.TemporaryDirectory(prefix="ceql-lines-") as folder:
+        path = str(Path(folder) / "lines")
+        with _Copier(path, file, lines.sparkSession.interruptAll) as copier:
+            try:
+                sent = lines.mapInArrow(_sender(path), "n long").agg(F.sum("n")).collect()
+            except Exception:
+                if copier.error is not None:
+                    raise copier.error from None
+                raise
+        if copier.error is not None:
+            raise copier.error
+        return int(sent[0][0] or 0)
+
+
+def _sender(path: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return what sends the lines of a task, and gives back their number."""
+
+    def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(path)
+            for batch in batches:
+                connection.sendall("".join(f"{line}\n" for line in batch.column(0).to_pylist()).encode())
+                yield pa.record_batch([pa.array([len(batch)])], ["n"])
+
+    return send
+
+
+class _Copier:
+    """A thread that copies what tasks send, one task after the other."""
+
+    def __init__(self, path: str, file: BinaryIO, cancel: Callable[[], object]) -> None:
+        self.error: OSError | None = None
+        self._file = file
+        self._cancel = cancel
+        self._is_over = threading.Event()
+        self._server = socket.socket(socket.AF_UNIX)
+        self._server.bind(path)
+        self._server.listen(MAX_WAITING)
+        self._server.settimeout(POLL_SECONDS)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> _Copier:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._is_over.set()
+        self._thread.join()
+        self._server.close()
+
+    def _run(self) -> None:
+        # A task that has ended may have sent more than was read, so the last look comes after the end.
+        is_last = False
+        while self.error is None and not is_last:
+            is_last = self._is_over.is_set()
+            try:
+                connection, _ = self._server.accept()
+            except TimeoutError:
+                continue
+            is_last = False
+            with connection:
+                self._copy(connection)
+
+    def _copy(self, connection: socket.socket) -> None:
+        connection.settimeout(None)
+        while data := connection.recv(1 << 16):
+            try:
+                self._file.write(data)
+                self._file.flush()
+            except OSError as error:
+                self.error = error
+                self._cancel()
+                return
