@@ -210,6 +210,17 @@ def test_streams_that_do_not_fit_are_told(spark: Any) -> None:
     cases = [
         ({"P": one}, "FROM reads stream 'Q', which the events lack"),
         ({"P": one, "Q": one.withColumn("v", one.type)}, "the columns of the streams do not fit together"),
+        (
+            {"P": one.withColumn("s", F.struct("t")), "Q": one.withColumn("s", F.struct("v"))},
+            "the columns of the streams do not fit together",
+        ),
+        (
+            {
+                "P": one.withColumn("d", F.lit(1).cast("decimal(38, 0)")),
+                "Q": one.withColumn("d", F.lit(1).cast("decimal(38, 18)")),
+            },
+            "the columns of the streams do not fit together",
+        ),
         ({"P": one, "Q": one.withColumnRenamed("v", "V")}, "the events have several columns 'v'"),
         ({"P": one, "Q": pa.table({"t": [1]})}, "the events are a pyarrow Table, not a DataFrame of Spark"),
     ]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own documentation writes it
 from pyspark.sql.pandas.types import from_arrow_type
@@ -185,10 +186,13 @@ def _merged(frames: Mapping[str, DataFrame]) -> DataFrame:
     _check_names(whole.names)
     merged: DataFrame | None = None
     watermarked = {name for name in whole.names if all(_has_watermark(frame, name) for frame in frames.values())}
-    for name, frame in frames.items():
-        columns = [_column_of(frame, field, is_watermarked=field.name in watermarked) for field in whole]
-        part = frame.select(*columns, F.lit(name).alias(STREAM))
-        merged = part if merged is None else merged.union(part)
+    try:
+        for name, frame in frames.items():
+            columns = [_column_of(frame, field, is_watermarked=field.name in watermarked) for field in whole]
+            part = frame.select(*columns, F.lit(name).alias(STREAM))
+            merged = part if merged is None else merged.union(part)
+    except PySparkException as error:
+        raise unlike_columns(str(error).partition("\n")[0]) from error
     assert merged is not None
     return merged
 

@@ -133,7 +133,7 @@ def merged(
     return in_order(whole, order, streams)
 
 
-def unlike_columns(error: Exception) -> DataError:
+def unlike_columns(error: object) -> DataError:
     """Return the error of streams with columns of one name and different types."""
     return DataError(
         f"the columns of the streams do not fit together: {error}",
