@@ -350,6 +350,19 @@ def agrees(spark: Any, query: str, rows: DataFrame, **options: Any) -> int:
     return len(expected)
 
 
+@pytest.mark.parametrize("is_ansi", ["true", "false"])
+def test_ansi_mode_changes_neither_matches_nor_columns(spark: Any, is_ansi: str) -> None:
+    query = "SELECT x[v], y, z FROM S WHERE A AS x ; (B AS y OR C AS z) ; A AS w WITHIN 9 seconds"
+    before = spark.conf.get("spark.sql.ansi.enabled")
+    try:
+        spark.conf.set("spark.sql.ansi.enabled", is_ansi)
+        found = ceql.spark.match(query, frame(spark))
+        assert [field.nullable for field in found.schema] == [True, True, False, True, True]
+        assert agrees(spark, query, frame(spark), order_by=["id"]) > 0
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", before)
+
+
 @pytest.mark.parametrize(
     ("condition", "n_matches"),
     [("c != 'ab'", 3), ("NOT c IN {'ab', 'q'}", 3), ("c > 'ab'", 3), ("c = 'ab'", 0), ("c = 'ab   '", 2)],

@@ -92,14 +92,22 @@ def _with_events(found: DataFrame, query: plans.Plan) -> DataFrame:
     each = f"explode({MATCHES}) AS c0" if is_one_word else f"inline({MATCHES})"
     opened = found.selectExpr(*dict.fromkeys(names), each)
     columns = [f"c{number}" for number in range(n_keys)]
-    for number, name in enumerate(names):
+    places = []
+    for number in range(len(names)):
         word = f"c{n_keys + number // PLACES_PER_WORD}"
-        columns.append(f"get({name}, int(shiftright({word}, {number % PLACES_PER_WORD * BITS}) & {NO_PLACE}))")
-    for number, variable in enumerate(query.variables, n_keys + 2):
-        if variable.multiplicity is not plans.Multiplicity.OPTIONAL:
-            # It is never NULL, but Spark does not know that of what is got from a list.
+        places.append(f"int(shiftright({word}, {number % PLACES_PER_WORD * BITS}) & {NO_PLACE})")
+    columns += [f"get({name}, {place})" for name, place in zip(names[:2], places, strict=False)]
+    # PERF: in ANSI mode Spark knows that an item of a list without NULLs is none, 0.03 us per match.
+    is_ansi = found.sparkSession.conf.get("spark.sql.ansi.enabled") == "true"
+    for name, place, variable in zip(names[2:], places[2:], query.variables, strict=True):
+        if variable.multiplicity is plans.Multiplicity.OPTIONAL:
+            columns.append(f"get({name}, {place})")
+        elif is_ansi:
+            columns.append(f"{name}[{place}]")
+        else:
+            # Never NULL, which Spark must be told.
             nulls = ", ".join(f"NULL AS {quoted(name)}" for name, _ in variable.attributes)
-            columns[number] = f"coalesce({columns[number]}, struct({nulls}))"
+            columns.append(f"coalesce(get({name}, {place}), struct({nulls}))")
     shown = zip(columns, query.result_schema.names, strict=True)
     return opened.selectExpr(*(f"{column} AS {quoted(name)}" for column, name in shown))
 
