@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ceql.backends.spark_times import in_utc
 from ceql.engine.session import Session
 from ceql.errors import CeqlError, DataError
 
@@ -48,7 +49,7 @@ def recognise(
     n_rows = 0
     for number, batch in enumerate(batches):
         try:
-            batch = _in_utc(batch)
+            batch = in_utc(batch)
             _check_order(batch, required)
             skew.count(batch)
             for part, is_halo in _parts(batch, halo_column):
@@ -61,17 +62,6 @@ def recognise(
             raise TaskError(_where(error, query, keys, number, n_rows, batch)) from error
         n_rows += len(batch)
     skew.warn()
-
-
-def _in_utc(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch whose times are told in UTC: they come in the session's zone, which Arrow may not know."""
-    columns = [
-        column.cast(pa.timestamp(column.type.unit, "UTC"))
-        if pa.types.is_timestamp(column.type) and column.type.tz is not None
-        else column
-        for column in batch.columns
-    ]
-    return pa.record_batch(columns, batch.schema.names)
 
 
 def _check_order(batch: pa.RecordBatch, required: str | None) -> None:

@@ -12,6 +12,8 @@ import pandas as pd  # type: ignore[import-untyped]
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ceql.backends.spark_times import in_utc
+
 TIME, SHARD = "__ceql_time", "__ceql_shard"
 PACKED_SHARD, PACKED_ROWS = "shard", "rows"
 """Columns of packed rows. pandas, through which Spark hands them over, renames what begins with an underscore."""
@@ -45,30 +47,12 @@ def _packed(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     shards = np.asarray(table[SHARD])
     order = np.argsort(shards, kind="stable")
     numbers, first = np.unique(shards[order], return_index=True)
-    rows = _in_utc(table.drop_columns([SHARD]).take(order).combine_chunks())
+    rows = in_utc(table.drop_columns([SHARD]).take(order).combine_chunks())
     ends = [*first[1:].tolist(), len(rows)]
     blobs = [to_bytes(rows.slice(begin, end - begin)) for begin, end in zip(first.tolist(), ends, strict=True)]
     return pa.record_batch(
         [pa.array(numbers, pa.int32()), pa.array(blobs, pa.binary())], names=[PACKED_SHARD, PACKED_ROWS]
     )
-
-
-def _in_utc(table: pa.Table) -> pa.Table:
-    """Return the same instants in one zone: Spark labels them with the session's, and that may change at a restart."""
-    return table.cast(pa.schema([field.with_type(_type_in_utc(field.type)) for field in table.schema]))
-
-
-def _type_in_utc(data_type: pa.DataType) -> pa.DataType:
-    if pa.types.is_timestamp(data_type) and data_type.tz is not None:
-        return pa.timestamp(data_type.unit, "UTC")
-    if pa.types.is_list(data_type):
-        return pa.list_(data_type.value_field.with_type(_type_in_utc(data_type.value_type)))
-    if pa.types.is_struct(data_type):
-        return pa.struct([field.with_type(_type_in_utc(field.type)) for field in data_type])
-    if pa.types.is_map(data_type):
-        item = data_type.item_field.with_type(_type_in_utc(data_type.item_type))
-        return pa.map_(data_type.key_field.with_type(_type_in_utc(data_type.key_type)), item)
-    return data_type
 
 
 def to_bytes(table: pa.Table) -> bytes:

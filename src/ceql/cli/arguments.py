@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ceql.cli.exits import WRONG_DATA, fail
+from ceql.cli.exits import WRONG_DATA, fail, reason
 
 QueryFile = Annotated[Path, typer.Argument(help="File with the query; - reads standard input.", metavar="FILE")]
 TypeColumn = Annotated[
@@ -42,7 +42,7 @@ def read_query(file: Path) -> str:
         data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
         return data.decode("utf-8-sig")
     except OSError as error:
-        fail(f"cannot read {file}: {error.strerror}", WRONG_DATA)
+        fail(f"cannot read {file}: {reason(error)}", WRONG_DATA)
     except UnicodeDecodeError as error:
         fail(f"{file}: not UTF-8 at byte {error.start}", WRONG_DATA)
 

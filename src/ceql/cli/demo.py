@@ -15,7 +15,7 @@ import typer
 
 import ceql
 from ceql.backends.files import write_rows
-from ceql.cli.exits import WRONG_DATA, fail
+from ceql.cli.exits import WRONG_DATA, fail, reason
 from ceql.cli.preview import show_rows
 from ceql.cli.request import Request
 from ceql.cli.run import on_spark
@@ -70,7 +70,7 @@ def _write(folder: Path, text: str, query: Path, trades: Path, n_events: int) ->
             for batch in stocks.stocks(n_events):
                 writer.write_batch(batch)
     except OSError as error:
-        fail(f"cannot write to {folder}: {error.strerror or error}", WRONG_DATA)
+        fail(f"cannot write to {folder}: {reason(error)}", WRONG_DATA)
 
 
 def _request(text: str, trades: Path, found: Path) -> Request:

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import ceql
 from ceql.backends.files import CSV_OPTIONS, FORMATS, EventFile, FileError, check_suffix, read_all_events, write_rows
+from ceql.cli.exits import reason
 from ceql.cli.preview import N_SHOWN, print_rows, show_rows
 from ceql.cli.request import Request, note_unseen_types
 from ceql.cli.summary import Summary
@@ -120,7 +121,7 @@ def _write(matches: ceql.Matches, output: Path) -> int:
                     typer.echo(f"note: more than {MANY:,} rows so far; LIMIT n or CONSUME BY ANY give fewer", err=True)
                 n_rows += len(batch)
     except OSError as error:
-        raise FileError(f"cannot write {output}: {error.strerror or error}") from error
+        raise FileError(f"cannot write {output}: {reason(error)}") from error
     return n_rows
 
 

@@ -16,7 +16,7 @@ import typer
 
 from ceql.backends.files import FileError, format_of, read_all_events
 from ceql.cli.arguments import read_query
-from ceql.cli.exits import WRONG_DATA, fail, in_words_of_options
+from ceql.cli.exits import WRONG_DATA, fail, in_words_of_options, reason
 from ceql.errors import DataError
 from ceql.pictures.shown_matches import ShownMatches, read_matches
 from ceql.pictures.timeline_html import counted, timeline_of
@@ -65,7 +65,7 @@ def show(
     except pa.ArrowInvalid as error:
         fail(f"cannot read {file}: {error}", WRONG_DATA)
     except OSError as error:
-        fail(f"cannot write {page}: {error.strerror or error}", WRONG_DATA)
+        fail(f"cannot write {page}: {reason(error)}", WRONG_DATA)
     typer.echo(f"{counted(shown)}: see {page}", err=True)
     if open and not webbrowser.open(page.absolute().as_uri()):
         typer.echo("there is no browser that could be opened", err=True)
@@ -119,7 +119,7 @@ def _lines(file: Path) -> Iterator[bytes]:
         with opened(file, "rb") as stream:
             yield from (line for line in stream if not line.isspace())
     except OSError as error:
-        raise FileError(f"cannot read {file}: {error.strerror or error}") from error
+        raise FileError(f"cannot read {file}: {reason(error)}") from error
 
 
 def _count_lines(files: list[Path]) -> int:

@@ -201,6 +201,7 @@ class Recognizer:
         first_value, end_value = int(control[kernel.FIRST_VALUE]), int(control[kernel.N_VALUES])
         growth = 1
         if first == 0:
+            # Where there is room for any match, it was the path to this one that is too long.
             has_room = end < len(output.start) and end_value + len(self._scratch.path_row) <= len(output.row)
             if has_room:
                 self._scratch = self._scratch.deeper()
