@@ -183,19 +183,24 @@ def memory(report: Report, events: DataFrame) -> None:
     long = part.limit(20_000).withColumn("body", F.repeat(F.sha2(F.col("id").cast("string"), 256), 160))
     long_events = "SELECT * FROM S WHERE SELL AS a ; SELL AS b ; BUY AS c WITHIN 1000 [stock_time] LIMIT 100"
     for shown, text, rows in (("", query("q1") + "LIMIT 1000", part), (" of 10,240 characters", long_events, long)):
-        peak, is_running = [0], True
+        n_matches, n_bytes = with_largest_worker(found(text, rows).count)
+        report.add(f"largest worker, {n_matches:,} matches of events{shown}", n_bytes / 2**20, "MB", 500)
 
-        def watch() -> None:
-            while is_running:  # noqa: B023
-                peak[0] = max([peak[0], *worker_bytes()])  # noqa: B023
-                time.sleep(0.05)
 
-        watcher = threading.Thread(target=watch)
-        watcher.start()
-        n_matches = found(text, rows).count()
-        is_running = False
-        watcher.join()
-        report.add(f"largest worker, {n_matches:,} matches of events{shown}", peak[0] / 2**20, "MB", 500)
+def with_largest_worker(run: Callable[[], int]) -> tuple[int, int]:
+    """Return what a call returns, and the resident bytes of the largest worker at any moment of it."""
+    peak, is_over = [0], threading.Event()
+
+    def watch() -> None:
+        while not is_over.wait(0.05):
+            peak[0] = max([peak[0], *worker_bytes()])
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    result = run()
+    is_over.set()
+    watcher.join()
+    return result, peak[0]
 
 
 def worker_bytes() -> list[int]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+import spark_rows
 from ceql.backends.java import JavaError
 from strategies import FUZZ
 
@@ -70,18 +71,13 @@ def spark() -> Iterator[Any]:
 @pytest.fixture
 def three_tasks(spark: Any) -> Iterator[None]:
     """Let three tasks share the work of a stage, which most tests would only lose time by."""
-    spark.conf.set("spark.sql.shuffle.partitions", 3)
-    yield
-    spark.conf.set("spark.sql.shuffle.partitions", 1)
+    with spark_rows.settings(spark, {"spark.sql.shuffle.partitions": 3}):
+        yield
 
 
 @pytest.fixture
 def generated(spark: Any) -> Iterator[None]:
     """Let Spark compute with programs that it writes for each query, as it does for users."""
-    settings = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
-    before = {name: spark.conf.get(name) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    yield
-    for name, value in before.items():
-        spark.conf.set(name, value)
+    values = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+    with spark_rows.settings(spark, values):
+        yield

@@ -24,6 +24,7 @@ import strategies
 from ceql.syntax import ast
 from ceql.syntax.ast import Consumption
 from reference import has_few_valuations, recognise, valuations
+from spark_rows import settings
 
 pytest.importorskip("pyspark.sql")
 from pyspark.sql import functions as F  # noqa: N812
@@ -58,14 +59,8 @@ def runtime(spark: Any, n_partitions: int, batch_rows: int) -> Iterator[None]:
         # Else all rows of a small example come to one task.
         "spark.sql.adaptive.coalescePartitions.enabled": False,
     }
-    before = {name: spark.conf.get(name) for name in values}
-    for name, value in values.items():
-        spark.conf.set(name, value)
-    try:
+    with settings(spark, values):
         yield
-    finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)
 
 
 def collected(found: dict[Any, Any]) -> dict[Any, Rows]:
@@ -305,10 +300,8 @@ MEASURES: dict[str, tuple[str, pa.DataType, list[Any]]] = {
 
 @pytest.fixture
 def new_york(spark: Any) -> Iterator[None]:
-    before = spark.conf.get("spark.sql.session.timeZone")
-    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
-    yield
-    spark.conf.set("spark.sql.session.timeZone", before)
+    with settings(spark, {"spark.sql.session.timeZone": "America/New_York"}):
+        yield
 
 
 def measured(name: str) -> pa.Table:
