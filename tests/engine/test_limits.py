@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import ceql
+from ceql.engine import kernel, requests
 from ceql.engine.session import Session
 
 
@@ -216,3 +217,70 @@ def test_what_is_held_is_bounded_by_the_window(monkeypatch: pytest.MonkeyPatch) 
     assert session._bound.history is not None
     assert session._bound.history.n_rows < 5000
     assert session.stats.live_nodes < 50_000
+
+
+def types(text: str) -> pa.Table:
+    return pa.table({"type": list(text)})
+
+
+EQUAL_STEPS = " ; ".join(["F"] * 60)
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "n_matches"),
+    [
+        (f"SELECT NEXT * FROM S WHERE {EQUAL_STEPS} ; S", "F" * 62 + "S", 1),
+        (f"SELECT LAST * FROM S WHERE {EQUAL_STEPS} ; S", "F" * 62 + "S", 1),
+        (f"SELECT MAX * FROM S WHERE {EQUAL_STEPS} ; S", "F" * 62 + "S", 61 * 62 // 2),
+        ("SELECT * FROM S WHERE " + " OR ".join(f"A AS v{index}" for index in range(1000)), "AAB", 2000),
+        ("SELECT v0 FROM S WHERE " + " ; ".join(f"A AS v{index}" for index in range(141)), "A" * 145, 15),
+        ("SELECT NEXT * FROM S WHERE " + " ; ".join(["(A OR C)+", "(A OR B)+"] * 6) + " ; D", "ACB" * 9 + "D", 1),
+    ],
+    ids=["next", "last", "max", "alternatives", "chain", "groups"],
+)
+@pytest.mark.parametrize("partition", ["", "PARTITION BY [k]"])
+def test_one_event_may_need_many_transitions(query: str, text: str, n_matches: int, partition: str) -> None:
+    table = types(text).append_column("k", pa.array([0] * len(text)))
+    assert ceql.match(f"{query} {partition}", table).count() == n_matches
+
+
+@pytest.mark.parametrize("strategy", ["NEXT", "LAST", "MAX"])
+def test_labellings_of_the_same_events_are_compared_once(strategy: str) -> None:
+    # Of the 2^60 ways to label the events of the longest match, one is asked for.
+    query = f"SELECT {strategy} * FROM S WHERE (A AS x OR A AS y)+ ; B LIMIT 1"
+    row = ceql.match(query, types("A" * 60 + "B")).to_arrow().to_pylist()[0]
+    assert len(row["x"] or []) + len(row["y"] or []) == 60
+
+
+def test_ways_to_the_best_match_are_left_where_they_end_in_vain() -> None:
+    # Up to its first event, the match that begins with X is also one of the 2^60 that begin with Y.
+    query = "SELECT NEXT * FROM S WHERE ((X ; A+) OR (Y ; (A AS u OR A AS v)+)) ; B"
+    assert ceql.match(query, types("XY" + "A" * 60 + "B")).count() == 1
+
+
+@pytest.mark.parametrize("strategy", ["NEXT", "LAST", "MAX"])
+def test_what_is_compared_does_not_add_up(strategy: str) -> None:
+    # One match of each start, of 3,000 events on average: a few bytes of each, or 140 MB.
+    tracked = Session(f"SELECT {strategy} * FROM S WHERE A+ ; B", max_state_bytes=5_000_000, shape="positions")
+    assert tracked.feed(types("A" * 6000 + "B")).count() == 1
+
+
+def test_matches_that_cannot_be_compared_in_the_memory_given() -> None:
+    session = Session("SELECT MAX * FROM S WHERE (A ; A ; C) OR (B ; C)", max_state_bytes=1_000_000)
+    with pytest.raises(ceql.DataError, match="more than max_state_bytes = 1000000"):
+        session.feed(types("A" * 300 + "BC")).count()
+    assert session.feed(types("BC")).count() == 1
+
+
+def test_long_comparisons_pause_for_signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    reasons = []
+    advance = kernel.advance
+
+    def noting(*arguments: Any) -> int:
+        reasons.append(advance(*arguments))
+        return int(reasons[-1])
+
+    monkeypatch.setattr(kernel, "advance", noting)
+    query = "SELECT MAX * FROM S WHERE (A ; A ; C) OR (B ; C)"
+    assert ceql.match(query, types("A" * 200 + "BC"), shape="positions").count() == 200 * 199 // 2 + 1
+    assert requests.PAUSE in reasons

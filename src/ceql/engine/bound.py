@@ -11,12 +11,13 @@ import pyarrow.compute as pc
 
 from ceql.automaton.lazy import Alphabet, DetState
 from ceql.automaton.passes import collapse_labels, simplify
+from ceql.engine.arena import UNION
 from ceql.engine.batch import check_type_column
 from ceql.engine.chunk import Chunk
 from ceql.engine.classes import Columns, columns_of
 from ceql.engine.fold import keep_keyed, keep_where
 from ceql.engine.history import History
-from ceql.engine.kernel import KEY, UNION
+from ceql.engine.kernel import KEY
 from ceql.engine.keys import NO_KEY, KeyEncoder, count_events
 from ceql.engine.matches import Ordinals, ResultBuilder, Shape, as_type, result_schema
 from ceql.engine.measure import Measure

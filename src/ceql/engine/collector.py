@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ceql.engine.arena import END, UNION
 from ceql.engine.compiled import compiled
-from ceql.engine.kernel import BIT_OF, DE_BRUIJN, END, KEY, N_EMITTED, N_NODES, N_POOL, UNION
+from ceql.engine.kernel import BIT_OF, DE_BRUIJN, KEY, N_EMITTED, N_NODES, N_POOL
 
 
 @compiled

@@ -10,6 +10,7 @@ from typing import Any
 
 import numba
 from numba import njit
+from numba.core.dispatcher import Dispatcher
 
 
 def compiled(function: Any) -> Any:
@@ -23,13 +24,26 @@ def compiled(function: Any) -> Any:
     try:
         for settings.CACHE_DIR in _folders(given):
             try:
-                return njit(nogil=True, cache=True)(function)
+                return _stamped(njit(nogil=True, cache=True)(function))
             except RuntimeError:
                 continue
     finally:
         # Other packages may use Numba too: where their caches go is not ours to say.
         settings.CACHE_DIR = given
     return njit(nogil=True)(function)
+
+
+def _stamped(function: Any) -> Any:
+    """Return a compiled function whose cache is out of date if a file has changed whose functions it calls.
+
+    Numba looks at the function's own file only, and would go on with old code of the others, and old arguments.
+    """
+    cache = getattr(getattr(function, "_cache", None), "_cache_file", None)
+    if cache is not None:
+        called = [one.py_func for one in function.py_func.__globals__.values() if isinstance(one, Dispatcher)]
+        found = [Path(file).stat() for file in sorted({one.__code__.co_filename for one in called})]
+        cache._source_stamp = (cache._source_stamp, *((one.st_mtime, one.st_size) for one in found))
+    return function
 
 
 def _folders(given: str) -> Iterator[str]:

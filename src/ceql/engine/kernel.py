@@ -10,8 +10,7 @@ arrays. What differs:
   part replaces what it was merged from.
 - Accepting states are enumerated from their lists, without merging them first.
 - Transitions carry labels, so one event may extend a state's runs in several ways.
-- Where NEXT, LAST or MAX compare matches of different starts, all that an event completes are
-  written, and those that another beats are taken out again.
+- Where NEXT, LAST or MAX compare matches of different starts, `choice.py` enumerates instead.
 - `union` keeps the order "first of the left, first of the right, the rest", so that the
   order of matches does not depend on which expired nodes have been collected.
 
@@ -19,51 +18,35 @@ arrays. What differs:
 known yet, room in the arena, room for output. It then says which and changes nothing more;
 called again, it goes on where it was. Nothing is changed for an event before it is certain
 that its update can be completed.
-
-Nodes (the paper's tECS) are numbered from 0; children have lower numbers than parents.
-
-    kind     link         data                  start
-    BOTTOM   END          row of the event      measure at the first event
-    label    next node    row of the event      that of next
-    label    END          row of the event      measure at the event, the first of a run and marked
-    UNION    left node    right node            that of left, which is the greater
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from ceql.engine.arena import BOTTOM, END, UNION
+from ceql.engine.choice import KEEP_ALL, begin, choose
 from ceql.engine.compiled import compiled
-
-UNION, BOTTOM = -1, -2
-"""Kinds of nodes; an output node has its label's number, 0 or more, instead."""
-
-END = -1
-"""The link of a node that begins a run."""
+from ceql.engine.requests import DONE, FULL, GROW, MISS, PAUSE, WORK_AT_ONCE
 
 UNKNOWN = -2
 """A transition that has not been computed yet."""
 NOWHERE = -1
 """A transition that does not exist."""
 
-DONE, MISS, GROW, FULL = 0, 1, 2, 3
-"""Why `advance` returned: events used up, unknown transition, arena full, or output full."""
-
-KEEP_ALL, KEEP_NEXT, KEEP_LAST, KEEP_MAX = 0, 1, 2, 3
-"""Which of the matches that one event completes are kept. Only sets of positions are compared: equal
-sets under other labels or from another start are all kept.
-
-NEXT keeps the set that holds the smallest position by which it differs from any other, LAST the one
-that holds the largest, MAX those that no other strictly contains."""
-
 LIST_CAPACITY = 16
 """Longest list of one state; a longer one is merged. Its length changes speed only."""
 
 # Fields of the control vector.
 AT, PHASE, MISS_STATE, MISS_SYMBOL, N_NODES, KEY, N_POOL, N_OUT, N_VALUES, DEPTH, N_EMITTED, N_MATCHES = range(12)
-FIRST_OUT, FIRST_VALUE = 12, 13
-"""How much output there was before the current event's."""
+NODES_NEEDED, POOL_NEEDED = 12, 13
+"""With GROW: the nodes and the entries of the pool that the next event needs at most."""
 N_CONTROL = 16
+
+NODES_PER_STATE, NODES_PER_STEP = 96, 20
+"""The most nodes that an event makes for a state that it touches, whose list is merged and then moved into another's
+(15 unions; 16 insertions of 3, and 2 merges of that list), and for a step that marks it (its own node, the same for one
+insertion)."""
 
 UPDATE, ENUMERATE = 0, 1
 """Phases of one event: the lists are brought up to date, then matches are enumerated."""
@@ -128,6 +111,18 @@ def advance(
     stack_depth,
     path_row,
     path_label,
+    # the choice among matches: where their paths begin, the best one, those that no other contains
+    choice,
+    root_node,
+    stack_prefix,
+    best_row,
+    kept_row,
+    kept_from,
+    kept_length,
+    kept_hash,
+    kept_table,
+    kept_serial,
+    notes,
     # the output: one entry per match, its positions in CSR form
     out_start,
     out_end,
@@ -150,6 +145,7 @@ def advance(
     at = control[AT]
     phase = control[PHASE]
     key = control[KEY]
+    work = WORK_AT_ONCE
 
     while at < n_events:
         symbol = symbols[U(at)]
@@ -185,6 +181,7 @@ def advance(
                         room = needed + needed // 2 + 4
                         if control[N_POOL] + room > pool.shape[0]:
                             control[AT], control[N_NODES], control[KEY] = at, n_nodes, key
+                            control[NODES_NEEDED], control[POOL_NEEDED] = 0, room
                             return GROW
                         key_from[key] = control[N_POOL]
                         key_room[key] = room
@@ -252,9 +249,15 @@ def advance(
                 at += 1
                 continue
             # INVARIANT: no more nodes than this are made below, for this event.
-            if n_nodes + 2 + (n_touched + n_steps + 1) * 8 * LIST_CAPACITY > capacity:
+            needed = (n_touched + 1) * NODES_PER_STATE + n_steps * NODES_PER_STEP
+            if n_nodes + needed > capacity:
                 control[AT], control[N_NODES], control[KEY] = at, n_nodes, key
+                control[NODES_NEEDED], control[POOL_NEEDED] = needed, 0
                 return GROW
+            work -= n_touched + n_steps
+            if work < 0:
+                control[AT], control[N_NODES], control[KEY] = at, n_nodes, key
+                return PAUSE
 
             # --- take the touched lists out, merged where a marking transition extends them
             n_live = 0
@@ -429,8 +432,9 @@ def advance(
                 continue
             control[DEPTH] = depth
             control[N_MATCHES] = 0
-            control[FIRST_OUT], control[FIRST_VALUE] = control[N_OUT], control[N_VALUES]
             phase = ENUMERATE
+            if keeps != KEEP_ALL:
+                begin(choice, depth, root_node, stack_node)
 
         # --- enumerate the matches that this event completes
         # Labels are not written where all are the same.
@@ -439,7 +443,7 @@ def advance(
         n_values = control[N_VALUES]
         n_matches = control[N_MATCHES]
         deepest, longest = stack_node.shape[0] - 1, path_row.shape[0]
-        while depth > 0 and (n_matches < limit or keeps != KEEP_ALL):
+        while depth > 0 and n_matches < limit and keeps == KEEP_ALL:
             depth -= 1
             node = stack_node[U(depth)]
             length = np.int64(stack_depth[U(depth)])
@@ -492,58 +496,48 @@ def advance(
             n_out += 1
             out_offset[U(n_out)] = n_values
             n_matches += 1
-        # --- choose among them
-        if keeps != KEEP_ALL and n_matches > 0:
-            first_out, n_candidates = control[FIRST_OUT], n_matches
-            best = first_out
-            for one in range(first_out + 1, n_out if keeps != KEEP_MAX else 0):
-                a, a_end = out_offset[U(best)], out_offset[U(best + 1)]
-                b, b_end = out_offset[U(one)], out_offset[U(one + 1)]
-                if keeps == KEEP_NEXT:
-                    while a < a_end and b < b_end and out_row[U(a)] == out_row[U(b)]:
-                        a += 1
-                        b += 1
-                    if b < b_end and (a == a_end or out_row[U(b)] < out_row[U(a)]):
-                        best = one
-                else:
-                    while a < a_end and b < b_end and out_row[U(a_end - 1)] == out_row[U(b_end - 1)]:
-                        a_end -= 1
-                        b_end -= 1
-                    if b < b_end and (a == a_end or out_row[U(b_end - 1)] > out_row[U(a_end - 1)]):
-                        best = one
-            # Rows of the last event mark what goes until all are compared.
-            for one in range(first_out, n_out):
-                is_kept = True
-                for other in range(first_out if keeps == KEEP_MAX else best, n_out if keeps == KEEP_MAX else best + 1):
-                    a, a_end = out_offset[U(one)], out_offset[U(one + 1)]
-                    b, b_end = out_offset[U(other)], out_offset[U(other + 1)]
-                    is_longer = b_end - b > a_end - a
-                    if keeps == KEEP_MAX and not is_longer:
-                        continue
-                    while a < a_end and b < b_end and out_row[U(b)] <= out_row[U(a)]:
-                        a += out_row[U(b)] == out_row[U(a)]
-                        b += 1
-                    is_inside = a == a_end
-                    is_kept = not is_inside if keeps == KEEP_MAX else is_inside and not is_longer
-                    if not is_kept:
-                        break
-                if not is_kept:
-                    out_end[U(one)] = -1
-            n_matches, n_values, n_out = 0, control[FIRST_VALUE], first_out
-            for one in range(first_out, first_out + n_candidates):
-                if out_end[U(one)] < 0 or n_matches >= limit:
-                    continue
-                first_value, last_value = out_offset[U(one)], out_offset[U(one + 1)]
-                for i in range(first_value, last_value):
-                    out_row[U(n_values)] = out_row[U(i)]
-                    if has_labels:
-                        out_label[U(n_values)] = out_label[U(i)]
-                    n_values += 1
-                out_start[U(n_out)] = out_start[U(one)]
-                out_end[U(n_out)] = row
-                n_out += 1
-                out_offset[U(n_out)] = n_values
-                n_matches += 1
+        if keeps != KEEP_ALL:
+            reason, depth, n_out, n_values, n_matches = choose(
+                choice,
+                (depth, n_out, n_values, n_matches),
+                keeps,
+                limit,
+                size,
+                now,
+                row,
+                kind,
+                link,
+                data,
+                start,
+                stack_node,
+                stack_depth,
+                stack_prefix,
+                root_node,
+                path_row,
+                path_label,
+                best_row,
+                kept_row,
+                kept_from,
+                kept_length,
+                kept_hash,
+                kept_table,
+                kept_serial,
+                notes,
+                out_start,
+                out_end,
+                out_offset,
+                out_row,
+                out_label,
+            )
+            if reason != DONE:
+                control[AT], control[N_NODES], control[KEY], control[PHASE] = at, n_nodes, key, ENUMERATE
+                control[DEPTH], control[N_OUT], control[N_VALUES], control[N_MATCHES] = (
+                    depth,
+                    n_out,
+                    n_values,
+                    n_matches,
+                )
+                return reason
         control[N_OUT], control[N_VALUES], control[N_MATCHES] = n_out, n_values, n_matches
         control[DEPTH] = 0
         if n_matches > 0:

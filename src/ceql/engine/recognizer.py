@@ -14,7 +14,8 @@ import numpy as np
 
 from ceql.automaton.cea import CEA, TRUE
 from ceql.automaton.lazy import DEFAULT_CAPACITY
-from ceql.engine import kernel
+from ceql.automaton.sizes import have_equal_size
+from ceql.engine import choice, kernel, requests
 from ceql.engine.chunk import Chunk
 from ceql.engine.collector import collect
 from ceql.engine.memo import MIN_SYMBOLS, START, Memo
@@ -29,8 +30,16 @@ DEFAULT_CHUNK = 1 << 15
 """Matches in one chunk."""
 VALUES_PER_MATCH = 8
 """Positions that a chunk has room for, as a multiple of its matches."""
-KEEPS = {Strategy.NEXT: kernel.KEEP_NEXT, Strategy.LAST: kernel.KEEP_LAST, Strategy.MAX: kernel.KEEP_MAX}
+KEEPS = {Strategy.NEXT: choice.KEEP_NEXT, Strategy.LAST: choice.KEEP_LAST, Strategy.MAX: choice.KEEP_MAX}
 """What the kernel has to compare; the other strategies are done by the automaton alone."""
+MIN_SETS, MIN_NOTES = 1 << 10, 1 << 12
+"""Sets of positions and notes that there is room for at first, where matches have to be compared."""
+STEPS_WITHOUT_NOTES = 1 << 12
+"""How long matches are compared before it is noted where it was: notes cost more than they spare when there are few."""
+MAX_IDLE_BYTES = 1 << 22
+"""How much room for them stays while no event needs more."""
+MAX_CHOICE_BYTES = 1 << 30
+"""How much one event may need to choose among its matches, where `max_state_bytes` says nothing."""
 
 
 @dataclass
@@ -72,6 +81,8 @@ class Recognizer:
         max_state_bytes: int | None = None,
         collects_always: bool = False,
     ) -> None:
+        if strategy is Strategy.MAX and have_equal_size(cea):
+            strategy = Strategy.ALL
         number = np.float64 if is_float else np.int64
         self.size = number(np.iinfo(np.int64).max if size is None else size)
         self.number = number
@@ -79,7 +90,7 @@ class Recognizer:
         self.consumes = {Consumption.NONE: 0, Consumption.PARTITION: 1, Consumption.ANY: 2}[consumption]
         if self.consumes and not is_partitioned:
             self.consumes = 1
-        self._keeps = KEEPS.get(strategy, kernel.KEEP_ALL)
+        self._keeps = KEEPS.get(strategy, choice.KEEP_ALL)
         self.counts_events_by_key = counts_events_by_key
         self.max_state_bytes = max_state_bytes
         self.collects_always = collects_always
@@ -90,6 +101,8 @@ class Recognizer:
         self._has_labels = has_labels
         self._output = _Output(chunk, VALUES_PER_MATCH * chunk, has_labels=has_labels)
         self._scratch = _Scratch(64)
+        self._scratch.choice[choice.PATIENCE] = 0 if collects_always else STEPS_WITHOUT_NOTES
+        self._forget_rivals()
 
     def run(self, events: Events, masks: list[int], *, is_read: bool = True) -> Iterator[Chunk]:
         """Bring the state up to date with some events, yielding the matches they complete.
@@ -111,9 +124,11 @@ class Recognizer:
         forgotten_at = -1
         while True:
             reason = self._advance(events, limit)
-            if reason == kernel.DONE:
+            if reason == requests.DONE:
                 break
-            if reason == kernel.MISS:
+            if reason == requests.FULL:
+                yield from self._flush_full()
+            elif reason == requests.MISS:
                 at, symbol = int(state.control[kernel.AT]), int(state.control[kernel.MISS_SYMBOL])
                 missed = self.memo.states[state.control[kernel.MISS_STATE]]
                 if self.memo.is_full and at != forgotten_at:
@@ -121,14 +136,15 @@ class Recognizer:
                     # One event may need many transitions, all of them at once.
                     forgotten_at = at
                 self.memo.fill(self.memo.number(missed), symbol, masks[symbol])
-            elif reason == kernel.GROW:
-                self._make_room(events)
             else:
-                yield from self._flush_full()
+                self._make_room(reason, events)
+        if self._rivals.n_bytes > MAX_IDLE_BYTES:
+            # So much was needed by one event, and may never be again.
+            self._forget_rivals()
         yield from self._flush()
 
     def _advance(self, events: Events, limit: int) -> int:
-        memo, state, output = self.memo, self.state, self._output
+        memo, state, output, rivals = self.memo, self.state, self._output, self._rivals
         state.make_room_for_states(memo.state_capacity, memo.n_words)
         scratch = self._scratch = self._scratch.for_states(memo.state_capacity)
         return int(
@@ -175,6 +191,17 @@ class Recognizer:
                 scratch.stack_depth,
                 scratch.path_row,
                 scratch.path_label,
+                scratch.choice,
+                scratch.root_node,
+                scratch.stack_prefix,
+                scratch.best_row,
+                rivals.row,
+                rivals.first,
+                rivals.length,
+                rivals.hash,
+                rivals.table,
+                rivals.table_serial,
+                rivals.notes,
                 output.start,
                 output.end,
                 output.offset,
@@ -185,33 +212,12 @@ class Recognizer:
 
     def _flush_full(self) -> list[Chunk]:
         """Empty the output because the next match did not fit."""
-        if self._keeps != kernel.KEEP_ALL:
-            return self._flush_finished_events()
         chunks = self._flush()
         if not chunks:
             # Not even one match fitted: it is longer than the buffers.
             self._scratch = self._scratch.deeper()
             self._output = _Output(self._chunk, 2 * len(self._output.row), has_labels=self._has_labels)
         return chunks
-
-    def _flush_finished_events(self) -> list[Chunk]:
-        """Empty the output but for the matches of the current event, among which is yet to be chosen."""
-        control, output = self.state.control, self._output
-        first, end = int(control[kernel.FIRST_OUT]), int(control[kernel.N_OUT])
-        first_value, end_value = int(control[kernel.FIRST_VALUE]), int(control[kernel.N_VALUES])
-        growth = 1
-        if first == 0:
-            # Where there is room for any match, it was the path to this one that is too long.
-            has_room = end < len(output.start) and end_value + len(self._scratch.path_row) <= len(output.row)
-            if has_room:
-                self._scratch = self._scratch.deeper()
-            else:
-                growth = 2
-        self._output = _Output(growth * len(output.start), growth * len(output.row), has_labels=self._has_labels)
-        self._output.begin_with(output, slice(first, end), slice(first_value, end_value))
-        control[kernel.N_OUT], control[kernel.N_VALUES] = end - first, end_value - first_value
-        control[kernel.FIRST_OUT] = control[kernel.FIRST_VALUE] = 0
-        return [output.chunk(first, first_value)] if first else []
 
     def _flush(self) -> list[Chunk]:
         control = self.state.control
@@ -240,16 +246,40 @@ class Recognizer:
         memo.restart([memo.states[number] for number in kept], n_symbols)
         state.renumber(kept, memo.state_capacity, memo.n_words)
 
-    def _make_room(self, events: Events) -> None:
+    def _make_room(self, reason: int, events: Events) -> None:
+        if reason == requests.GROW:
+            self._make_room_for_nodes(events)
+        elif reason == requests.DEEP:
+            self._scratch = self._scratch.deeper()
+        elif reason == requests.CROWDED:
+            self._make_room_for_rivals()
+
+    def _make_room_for_nodes(self, events: Events) -> None:
         state = self.state
         self.collect(self._now(events))
         # A collection costs as much as there are live nodes and keys, so it must be as rare.
         n_keys = len(state.key_from)
-        state.make_room_in_pool(4 * (state.pool_length + n_keys) + 4096)
-        wanted = 4 * state.n_nodes + 2 * n_keys + MIN_NODES
+        nodes_needed, pool_needed = state.control[kernel.NODES_NEEDED], state.control[kernel.POOL_NEEDED]
+        state.make_room_in_pool(4 * (state.pool_length + n_keys) + 4096 + int(pool_needed))
+        wanted = 4 * state.n_nodes + 2 * n_keys + MIN_NODES + int(nodes_needed)
         if wanted > len(state.kind):
             state.make_room_for_nodes(wanted)
         check_size(state.n_bytes, self.max_state_bytes)
+
+    def _forget_rivals(self) -> None:
+        compares = self._keeps != choice.KEEP_ALL
+        self._rivals = _Rivals(MIN_SETS if self._keeps == choice.KEEP_MAX else 0, MIN_NOTES if compares else 0)
+
+    def _make_room_for_rivals(self) -> None:
+        self._rivals = self._rivals.grown(self._scratch.choice)
+        limit = self.max_state_bytes
+        if limit is not None:
+            check_size(self.state.n_bytes + self._rivals.n_bytes, limit)
+        elif self._rivals.n_bytes > MAX_CHOICE_BYTES:
+            raise DataError(
+                f"to choose among the matches of one event takes more than {MAX_CHOICE_BYTES >> 20} MB",
+                "shorten the window, or add PARTITION BY or CONSUME BY, so that fewer matches end at the same event",
+            )
 
     def collect(self, now: Any) -> None:
         """Drop from the arena what can no longer be part of a match, `now` being the last measure."""
@@ -335,6 +365,37 @@ class _Output:
         self.label[: n_values if len(self.label) else 0] = other.label[values if len(other.label) else slice(0)]
 
 
+class _Rivals:
+    """What is held to choose among the matches of one event: sets of positions, and notes on where a walk has been.
+
+    Sizes are powers of two, because entries are found by bits of a hash. Serials of 0 mean that an entry is free.
+    """
+
+    def __init__(self, n_sets: int, n_notes: int) -> None:
+        self.row = np.empty(VALUES_PER_MATCH * n_sets, np.int64)
+        self.first = np.empty(n_sets, np.int64)
+        self.length = np.empty(n_sets, np.int64)
+        self.hash = np.empty(n_sets, np.uint64)
+        self.table = np.empty(2 * n_sets, np.int32)
+        self.table_serial = np.zeros(2 * n_sets, np.int64)
+        self.notes = np.zeros((n_notes, 4), np.int64)
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(array.nbytes for array in vars(self).values())
+
+    def grown(self, control: IntArray) -> _Rivals:
+        """Return the same with twice the room for what there is little room for."""
+        has_many_notes = 2 * control[choice.N_NOTED] > len(self.notes)
+        n_sets, n_notes = len(self.first), len(self.notes)
+        larger = _Rivals(n_sets if has_many_notes else 2 * n_sets, 2 * n_notes if has_many_notes else n_notes)
+        for name in ("row", "first", "length", "hash"):
+            getattr(larger, name)[: len(getattr(self, name))] = getattr(self, name)
+        choice.pack(control, larger.row, larger.first, larger.length, larger.hash, larger.table, larger.table_serial)
+        choice.move_notes(control, self.notes, larger.notes)
+        return larger
+
+
 class _Scratch:
     """What the kernel needs while it works; its enumeration is resumed from here when output was full."""
 
@@ -348,6 +409,10 @@ class _Scratch:
         self.stack_depth = np.zeros(room, np.int32)
         self.path_row = np.zeros(depth, np.int64)
         self.path_label = np.zeros(depth, np.int32)
+        self.choice = np.zeros(choice.N_CHOICE, np.int64)
+        self.root_node = np.zeros(n_states * kernel.LIST_CAPACITY, np.int32)
+        self.stack_prefix = np.zeros(room, np.int64)
+        self.best_row = np.zeros(depth, np.int64)
 
     def for_states(self, n_states: int) -> _Scratch:
         if n_states < len(self.touched_state):
@@ -361,7 +426,11 @@ class _Scratch:
         larger = _Scratch(n_states, depth)
         larger.stack_node[: len(self.stack_node)] = self.stack_node
         larger.stack_depth[: len(self.stack_depth)] = self.stack_depth
+        larger.stack_prefix[: len(self.stack_prefix)] = self.stack_prefix
+        larger.choice[:] = self.choice
+        larger.root_node[: len(self.root_node)] = self.root_node
         # Paths are written from the end.
+        larger.best_row[-len(self.best_row) :] = self.best_row
         larger.path_row[-len(self.path_row) :] = self.path_row
         larger.path_label[-len(self.path_label) :] = self.path_label
         return larger
