@@ -254,3 +254,21 @@ def test_times_beyond_the_years_that_python_knows(unit: str) -> None:
     ):
         found = ceql.match(f"SELECT * FROM S WHERE A FILTER A[{condition}]", table, shape="positions").to_arrow()
         assert found["start"].to_pylist() == rows
+
+
+@pytest.mark.parametrize(
+    ("condition", "rows"),
+    [
+        ("s RLIKE '^(a+)+$'", [0]),
+        ("s RLIKE '(a?){40}b' OR s RLIKE 'a*a*a*!' AND s != u", [1, 3]),
+        ("(s RLIKE '(a|a)*b') = FALSE", [0, 1]),
+    ],
+)
+@pytest.mark.parametrize("data_type", [pa.string(), pa.string_view(), pa.dictionary(pa.int8(), pa.large_string())])
+def test_regular_expressions_take_linear_time(condition: str, rows: list[int], data_type: pa.DataType) -> None:
+    # A matcher that goes back would try all ways to read the texts.
+    values = pa.array(["a" * 2000, "a" * 2000 + "!", None, "a" * 60 + "b"], pa.large_string())
+    values = values.dictionary_encode().cast(data_type) if pa.types.is_dictionary(data_type) else values.cast(data_type)
+    table = pa.table({"type": ["A"] * 4, "s": values, "u": [""] * 4})
+    found = ceql.match(f"SELECT * FROM S WHERE A AS x FILTER x[{condition}]", table, shape="positions")
+    assert found.to_arrow()["start"].to_pylist() == rows

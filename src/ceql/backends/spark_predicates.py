@@ -11,6 +11,7 @@ written with NaN named, which no scan takes in; the row filter adds a weaker con
 The row filter leaves out, and so lets rows through, what Spark cannot be asked safely or exactly:
 - an RLIKE that repeats a group, or is very long: Java's matcher recurses, and a string of some thousand
   characters ends the JVM;
+- an RLIKE for which Java's matcher, which goes back where it has a choice, may take more than linear time;
 - arithmetic with hundreds of operands, which overflows the stack of Spark's optimizer;
 - a double compared with a number of another kind where the query knew of one kind: streams that hold the
   attribute in different types were put together.
@@ -20,7 +21,6 @@ from __future__ import annotations
 
 import math
 import operator
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -38,14 +38,12 @@ from ceql.automaton.cea import Guard
 from ceql.automaton.lazy import Alphabet
 from ceql.automaton.needed import needed_guards
 from ceql.automaton.predicates import Event, evaluate
+from ceql.backends.java_patterns import is_safe_in_java
 from ceql.engine.classes import columns_of
 from ceql.engine.recognizer import may_drop_irrelevant
 from ceql.query import Query
 from ceql.schema import Kind, kind_of
 from ceql.syntax import plan
-
-MAX_REGEX = 1000
-"""Characters of the longest regular expression that is given to Java, which takes stack for each."""
 
 MAX_OPERANDS = 100
 """Operands of the longest arithmetic chain that is given to Spark, whose optimizer takes stack for each."""
@@ -286,7 +284,7 @@ class Translation:
             case plan.HasType():
                 return self.type_column is not None or self.stream_column is not None
             case plan.Matches():
-                return _is_safe_in_java(part.regex)
+                return is_safe_in_java(part.regex)
             case plan.Arithmetic():
                 return len(part.operands) <= MAX_OPERANDS
             case plan.Compare(as_doubles=False) if columns_of(part.left) and columns_of(part.right):
@@ -523,14 +521,3 @@ def _split(column: Column, data_type: pa.DataType, whole: int, scale: int) -> Co
     parts = before.cast(DecimalType(whole, 0)), after.cast(DecimalType(scale, scale))
     # A struct of NULLs would not be NULL.
     return F.when(column.isNotNull(), F.struct(*parts))
-
-
-# Regular expressions
-
-
-def _is_safe_in_java(regex: str) -> bool:
-    """Whether the stack that Java needs for a portable regular expression does not grow with the text."""
-    return len(regex) <= MAX_REGEX and _REPEATED_GROUP.search(re.sub(r"\\.", "", regex)) is None
-
-
-_REPEATED_GROUP = re.compile(r"\)[*+{]")

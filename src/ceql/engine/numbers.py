@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -37,43 +37,23 @@ def stored_scale(data_type: pa.DataType) -> Fraction | None:
 def in_units(predicate: plan.Predicate, scale: Fraction) -> plan.Predicate:
     """Return a predicate with its constants in the units of the stored integers."""
 
-    def scaled(constant: plan.Constant) -> plan.Constant:
-        value = _exact(constant.value)
-        return plan.Constant(value * scale if value is not None else constant.value, constant.kind)  # type: ignore[arg-type]
+    def scaled(part: plan.Predicate) -> plan.Constant | None:
+        if not isinstance(part, plan.Constant):
+            return None
+        value = _exact(part.value)
+        return part if value is None else plan.Constant(value * scale, part.kind)  # type: ignore[arg-type]
 
-    return _with_constants(predicate, scaled)
+    return plan.replaced(predicate, scaled)
 
 
 def in_nanoseconds(predicate: plan.Predicate) -> plan.Predicate:
     """Return a predicate with the times among its constants in nanoseconds since 1970."""
 
-    def converted(constant: plan.Constant) -> plan.Constant:
-        is_time = isinstance(constant.value, date)
-        return plan.Constant(_exact(constant.value), constant.kind) if is_time else constant  # type: ignore[arg-type]
+    def converted(part: plan.Predicate) -> plan.Constant | None:
+        is_time = isinstance(part, plan.Constant) and isinstance(part.value, date)
+        return plan.Constant(_exact(part.value), part.kind) if is_time else None  # type: ignore[arg-type, attr-defined]
 
-    return _with_constants(predicate, converted)
-
-
-def _with_constants(predicate: plan.Predicate, replace: Callable[[plan.Constant], plan.Constant]) -> plan.Predicate:
-    """Return a predicate with all constants replaced that columns are compared with."""
-    match predicate:
-        case plan.Constant():
-            return replace(predicate)
-        case plan.Compare():
-            left, right = _with_constants(predicate.left, replace), _with_constants(predicate.right, replace)
-            return plan.Compare(left, predicate.operator, right, predicate.as_doubles)
-        case plan.InSet():
-            value = _with_constants(predicate.value, replace)
-            return plan.InSet(value, tuple(replace(item) for item in predicate.items), predicate.has_null)
-        case plan.IsNull():
-            return plan.IsNull(_with_constants(predicate.value, replace))
-        case plan.Not():
-            return plan.Not(_with_constants(predicate.predicate, replace))
-        case plan.All():
-            return plan.All(tuple(_with_constants(part, replace) for part in predicate.parts))
-        case plan.Any():
-            return plan.Any(tuple(_with_constants(part, replace) for part in predicate.parts))
-    return predicate
+    return plan.replaced(predicate, converted)
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
