@@ -2,7 +2,8 @@
 
 This is the meaning of every predicate, value by value; whatever evaluates whole columns
 must agree with it. Values are Python's: None is NULL, and floats compare as in Spark,
-where NaN equals itself and is greater than all other numbers.
+where NaN equals itself and is greater than all other numbers. Times may come as such or
+as nanoseconds since 1970.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -19,6 +21,7 @@ import pyarrow as pa
 from ceql.schema import Kind
 from ceql.syntax import plan
 from ceql.syntax.patterns import search
+from ceql.syntax.times import nanoseconds
 from ceql.syntax.typecheck import INT64_MAX, INT64_MIN
 
 
@@ -42,7 +45,8 @@ def evaluate(predicate: plan.Predicate, event: Event) -> Any:
         case plan.HasType():
             return predicate.event_type == event.event_type and predicate.stream in (None, event.stream)
         case plan.Column():
-            return event.attributes.get(predicate.name)
+            value = event.attributes.get(predicate.name)
+            return nanoseconds(value) if isinstance(value, date) else value
         case plan.Constant():
             return predicate.value
         case plan.Compare():

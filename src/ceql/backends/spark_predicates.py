@@ -23,6 +23,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -40,10 +41,12 @@ from ceql.automaton.needed import needed_guards
 from ceql.automaton.predicates import Event, evaluate
 from ceql.backends.java_patterns import is_safe_in_java
 from ceql.engine.classes import columns_of
+from ceql.engine.numbers import stored_scale
 from ceql.engine.recognizer import may_drop_irrelevant
 from ceql.query import Query
 from ceql.schema import Kind, kind_of
 from ceql.syntax import plan
+from ceql.syntax.times import NANOSECONDS_PER_DAY, nanoseconds, write_time
 
 MAX_OPERANDS = 100
 """Operands of the longest arithmetic chain that is given to Spark, whose optimizer takes stack for each."""
@@ -395,7 +398,7 @@ def _literal(value: Any, data_type: pa.DataType) -> Column:
             return F.lit(value)
         case Kind.TIMESTAMP | Kind.LOCAL_TIMESTAMP | Kind.DATE:
             # The text names the zone where there is one. A datetime would be read in the zone of this process.
-            value = value.isoformat()
+            value = write_time(value, kind_of(data_type))
         case Kind.DECIMAL:
             value = _decimal(_stored(value, data_type), data_type.scale)
         case Kind.FLOAT:
@@ -411,16 +414,15 @@ def _string(value: str) -> Column:
 
 def _is_value_of(data_type: pa.DataType, constant: Any) -> bool:
     """Whether some value of the type equals the constant."""
-    if not kind_of(data_type).is_numeric:
-        return True
-    return bool(_least_from(constant, data_type) == constant)
+    kind = kind_of(data_type)
+    return bool(_least_from(constant, data_type) == constant) if kind.is_numeric or kind.is_time else True
 
 
 def _stored(constant: Any, data_type: pa.DataType) -> int:
     """Return the least integer that stands, in the type's units, for at least the constant."""
-    scale = data_type.scale if pa.types.is_decimal(data_type) else 0
-    units: int = math.ceil(Fraction(constant) * 10**scale)
-    return units
+    scale = 10**data_type.scale if pa.types.is_decimal(data_type) else stored_scale(data_type)
+    assert scale is not None
+    return math.ceil(Fraction(constant) * scale)
 
 
 def _decimal(units: int, scale: int) -> Decimal:
@@ -429,9 +431,12 @@ def _decimal(units: int, scale: int) -> Decimal:
 
 
 def _least_from(constant: Any, data_type: pa.DataType) -> Any:
-    """Return the least value of a numeric type that is not below a constant; None if all are."""
+    """Return the least value of a type of numbers or times that is not below a constant; None if all are."""
     if pa.types.is_floating(data_type):
         return _least_float_from(constant, np.float32 if data_type == pa.float32() else np.float64)
+    if kind_of(data_type).is_time:
+        moment = _stored(constant, data_type) / stored_scale(data_type)  # type: ignore[operator]
+        return moment if moment < nanoseconds(date.max) + NANOSECONDS_PER_DAY else None
     is_decimal = pa.types.is_decimal(data_type)
     above = 10**data_type.precision if is_decimal else 2 ** (data_type.bit_width - 1)
     units = max(1 - above if is_decimal else -above, _stored(constant, data_type))
@@ -461,7 +466,7 @@ def _digits(data_type: pa.DataType) -> tuple[int, int]:
 
 def _compared_with_constant(column: Column, data_type: pa.DataType, sign: str, constant: Any) -> Column:
     kind = kind_of(data_type)
-    if not kind.is_numeric:
+    if not kind.is_numeric and not kind.is_time:
         result: Column = _COMPARISONS[sign](column, _literal(constant, data_type))
         return result
     if isinstance(constant, float) and math.isnan(constant):

@@ -20,7 +20,6 @@ from ceql.engine import vectors
 from ceql.engine.fold import StringTable, classify_numbers, classify_strings
 from ceql.engine.numbers import (
     float_cuts,
-    in_nanoseconds,
     in_units,
     integer_cuts,
     is_piecewise,
@@ -91,7 +90,7 @@ class Stage:
         self.predicates = predicates
         self.needs = needs
         self._searches: dict[plan.Matches, plan.Column] = {}
-        self._evaluated = [plan.replaced(in_nanoseconds(one), self._found) for one in predicates]
+        self._evaluated = [plan.replaced(one, self._found) for one in predicates]
         self._read = frozenset().union(*map(columns_of, self._evaluated))
         self._last_holding: list[int] = []
         self._dictionary: pa.Array | None = None

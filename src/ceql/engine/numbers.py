@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from datetime import UTC, date, datetime
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ceql.syntax import plan
+from ceql.syntax.times import NANOSECONDS_PER_DAY
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -25,7 +25,7 @@ def stored_scale(data_type: pa.DataType) -> Fraction | None:
     if pa.types.is_timestamp(data_type):
         return Fraction(1, _NANOSECONDS[data_type.unit])
     if pa.types.is_date32(data_type):
-        return Fraction(1, 24 * 3600 * 10**9)
+        return Fraction(1, NANOSECONDS_PER_DAY)
     if pa.types.is_date64(data_type):
         return Fraction(1, 10**6)
     if pa.types.is_decimal128(data_type) and data_type.precision <= 18 and data_type.scale >= 0:
@@ -41,34 +41,16 @@ def in_units(predicate: plan.Predicate, scale: Fraction) -> plan.Predicate:
         if not isinstance(part, plan.Constant):
             return None
         value = _exact(part.value)
-        return part if value is None else plan.Constant(value * scale, part.kind)  # type: ignore[arg-type]
+        return part if value is None else plan.Constant(value * scale, part.kind)
 
     return plan.replaced(predicate, scaled)
 
 
-def in_nanoseconds(predicate: plan.Predicate) -> plan.Predicate:
-    """Return a predicate with the times among its constants in nanoseconds since 1970."""
-
-    def converted(part: plan.Predicate) -> plan.Constant | None:
-        is_time = isinstance(part, plan.Constant) and isinstance(part.value, date)
-        return plan.Constant(_exact(part.value), part.kind) if is_time else None  # type: ignore[arg-type, attr-defined]
-
-    return plan.replaced(predicate, converted)
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
 def _exact(value: Any) -> Fraction | None:
-    """Return a constant as an exact number, times in nanoseconds since 1970; None if it is none, or not finite."""
-    if isinstance(value, datetime):
-        elapsed = (value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH
-        return Fraction(((elapsed.days * 86400 + elapsed.seconds) * 10**6 + elapsed.microseconds) * 1000)
-    if isinstance(value, date):
-        return Fraction((value - _EPOCH.date()).days * 24 * 3600 * 10**9)
+    """Return a constant as an exact number; None if it is none, or not finite."""
     if isinstance(value, bool) or value is None or (isinstance(value, float) and not math.isfinite(value)):
         return None
-    return Fraction(value) if isinstance(value, int | float | Decimal) else None
+    return Fraction(value) if isinstance(value, int | float | Decimal | Fraction) else None
 
 
 def is_piecewise(predicate: plan.Predicate) -> bool:

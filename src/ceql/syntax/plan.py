@@ -19,7 +19,7 @@ from ceql.syntax.ast import Consumption, Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import date, datetime
+    from fractions import Fraction
 
 MATCH_START, MATCH_END = "match_start", "match_end"
 
@@ -42,12 +42,12 @@ class Column(Predicate):
 
 @dataclass(frozen=True, slots=True)
 class Constant(Predicate):
-    """A value from the query, already of the kind it is compared with.
+    """A value from the query, already of the kind it is compared with; times are nanoseconds since 1970.
 
     `kind` is part of equality, because Python holds 1, True and Decimal(1) for equal.
     """
 
-    value: int | float | Decimal | str | bool | datetime | date | None
+    value: int | float | Decimal | Fraction | str | bool | None
     kind: Kind
 
 
