@@ -241,9 +241,11 @@ class Bound:
 
     def _times(self, part: pa.RecordBatch, first_row: int) -> tuple[IntArray, IntArray]:
         """Return each row's measure and which rows have one, having checked that time does not run backwards."""
+        times, is_timed = self.measure.of(part, first_row)
         if self.clock is not None:
-            self.clock.of(part, first_row)
-        return self.measure.of(part, first_row)
+            # Rows that no window measures are left out, so their order does not matter.
+            self.clock.of(part, first_row, is_timed)
+        return times, is_timed
 
     @property
     def _clocks(self) -> list[Measure]:
