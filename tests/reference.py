@@ -346,7 +346,9 @@ def _in_window(window: ast.Window | None, one: Valuation, stream: list[Event], t
             return one.end - one.start <= window.count
         case ast.AttributeWindow():
             name = window.attribute.text
-            return Decimal(stream[one.end][name]) - Decimal(stream[one.start][name]) <= window.size
+            first, last = stream[one.start][name], stream[one.end][name]
+            # Infinity, too, is at distance 0 from itself.
+            return first == last or Decimal(last) - Decimal(first) <= window.size
         case ast.DurationWindow():
             name = window.attribute.text if window.attribute else time_column
             length = sum(Decimal(amount) * _NANOSECONDS[unit.removesuffix("s")] for amount, unit in window.parts)

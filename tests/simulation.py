@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -76,10 +76,12 @@ def _in_window(window: Any, events: list[dict[str, Any]], first: int, last: int,
         case plan.EventsWindow():
             return distance <= window.count
         case plan.AttributeWindow():
-            difference = events[last][window.attribute] - events[first][window.attribute]
-            if isinstance(difference, timedelta):
-                return difference // timedelta(microseconds=1) * 1000 <= window.size
-            return Decimal(difference) <= window.size
+            begin, end = events[first][window.attribute], events[last][window.attribute]
+            if begin == end:
+                return True
+            if isinstance(end, date):
+                return (end - begin) // timedelta(microseconds=1) * 1000 <= window.size
+            return Decimal(end) - Decimal(begin) <= window.size
     return True
 
 

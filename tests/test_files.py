@@ -14,6 +14,7 @@ import pyarrow.parquet
 import pytest
 
 import ceql
+from ceql.backends import files
 from ceql.backends.files import SUFFIXES, FileError, read_events, write_rows
 
 ROWS = pa.table({"type": ["A", "B", "ü,\n\"'"], "x": [1, None, 3], "y": [0.5, 1.5, None]})
@@ -177,3 +178,23 @@ def test_folders_that_do_not_exist(tmp_path: Path, suffix: str) -> None:
 def test_suffixes_that_mean_nothing() -> None:
     with pytest.raises(FileError, match="by its suffix"), write_rows(Path("rows.xlsx"), ROWS.schema):
         pass
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"type,s\nA,caf\xe9\n", "the text of 's' is not UTF-8"),
+        (b"type,caf\xe9\nA,1\n", "the header is not UTF-8"),
+        (b"type,s\n" + b"A,cafe\n" * 1000 + b"A,caf\xe9\n", "invalid UTF8 data"),
+    ],
+    ids=["values", "header", "values-further-down"],
+)
+def test_csv_in_another_encoding_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, told: str
+) -> None:
+    monkeypatch.setattr(files, "CSV_BLOCK", 1000)
+    path = tmp_path / "events.csv"
+    path.write_bytes(content)
+    with pytest.raises(FileError, match=told) as caught:
+        list(read_events(path).batches)
+    assert "iconv" in str(caught.value)

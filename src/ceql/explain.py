@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from ceql.automaton.cea import CEA, MARK, Guard, Label
+from ceql.schema import Kind
 from ceql.syntax import ast, plan
 from ceql.syntax.ast import Consumption, Strategy, quoted_name
+from ceql.syntax.times import write_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +40,7 @@ def _predicate_and_level(predicate: plan.Predicate) -> tuple[str, int]:
         case plan.Column():
             return quoted_name(predicate.name), 9
         case plan.Constant():
-            return _constant(predicate.value), 6
+            return _constant(predicate), 6
         case plan.Any():
             return " OR ".join(_predicate(part, 1) for part in predicate.parts), 0
         case plan.All():
@@ -49,10 +50,10 @@ def _predicate_and_level(predicate: plan.Predicate) -> tuple[str, int]:
         case plan.Compare():
             return f"{_predicate(predicate.left, 4)} {predicate.operator} {_predicate(predicate.right, 4)}", 3
         case plan.InSet():
-            items = [_constant(item.value) for item in predicate.items] + ["NULL"] * predicate.has_null
+            items = [_constant(item) for item in predicate.items] + ["NULL"] * predicate.has_null
             return f"{_predicate(predicate.value, 4)} IN {{{', '.join(items)}}}", 3
         case plan.Matches():
-            return f"{_predicate(predicate.value, 4)} RLIKE {_constant(predicate.regex)}", 3
+            return f"{_predicate(predicate.value, 4)} RLIKE {_constant(plan.Constant(predicate.regex, Kind.STRING))}", 3
         case plan.IsNull():
             return f"{_predicate(predicate.value, 4)} IS NULL", 3
         case plan.Negative():
@@ -64,9 +65,10 @@ def _predicate_and_level(predicate: plan.Predicate) -> tuple[str, int]:
     raise AssertionError(f"no rule for {type(predicate).__name__}")
 
 
-def _constant(value: Any) -> str:
-    if isinstance(value, date):
-        value = str(value)
+def _constant(constant: plan.Constant) -> str:
+    value: Any = constant.value
+    if constant.kind.is_time and value is not None:
+        value = write_time(value, constant.kind)
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     return "NULL" if value is None else str(value).upper() if isinstance(value, bool) else str(value)

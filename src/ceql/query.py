@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ceql.automaton.build import build
 from ceql.automaton.cea import CEA
 from ceql.automaton.passes import keep_gap_free, select, simplify
+from ceql.errors import CeqlError
 from ceql.explain import explain_plan, render_automaton, render_tree
 from ceql.schema import Schema
 from ceql.syntax import ast
@@ -80,11 +83,13 @@ class Query:
         return _compile, (self.text, self.schema, self.time_column, self.order_by)
 
 
-def compile(text: str, schema: object = None, *, time_column: str | None = None, order_by: Sequence[str] = ()) -> Query:
+def compile(
+    text: str | PathLike[str], schema: object = None, *, time_column: str | None = None, order_by: Sequence[str] = ()
+) -> Query:
     """Return the compiled query, or raise `QueryError` saying what is wrong and where.
 
     Args:
-        text: the query, with CREATE STREAM declarations before it if there are any.
+        text: the query, with CREATE STREAM declarations before it if there are any; or the path of a file with it.
         schema: what the events look like: an Arrow or Spark schema, anything that has one, or a
             dict of them by stream. Without it, and without declarations, names and types of
             attributes go unchecked, and the query can be explained but not run.
@@ -92,7 +97,25 @@ def compile(text: str, schema: object = None, *, time_column: str | None = None,
         order_by: the attributes that order the events.
     """
     known = Schema.unknown() if schema is None else Schema.of(schema)
-    return _compile(text, known, time_column, tuple(order_by))
+    return _compile(query_text(text), known, time_column, tuple(order_by))
+
+
+def query_text(given: str | PathLike[str]) -> str:
+    """Return the text of a query; a path, other than a string, names a file with it."""
+    if isinstance(given, str):
+        return given
+    if not isinstance(given, PathLike):
+        raise CeqlError(f"a query is text, the path of a file with it, or what ceql.compile gives, not {_named(given)}")
+    try:
+        return Path(given).read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise CeqlError(f"cannot read the query {given}: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise CeqlError(f"the query {given} is not UTF-8 at byte {error.start}") from None
+
+
+def _named(given: object) -> str:
+    return "None" if given is None else type(given).__name__
 
 
 def _compile(text: str, schema: Schema, time_column: str | None, order_by: tuple[str, ...]) -> Query:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from os import PathLike
 from typing import Any
 
 from ceql.backends.spark_session import session  # first: it says what to install if PySpark is missing
@@ -21,7 +22,7 @@ __all__ = ["explain", "match", "matcher", "session"]
 
 
 def match(
-    query: Query | str,
+    query: Query | str | PathLike[str],
     events: Frames,
     *,
     type_column: str | None = "type",
@@ -37,7 +38,7 @@ def match(
     """Return the matches of a query over a DataFrame, lazily, as a DataFrame; a streaming one if the events are.
 
     Args:
-        query: the text of a query, or what `ceql.compile` made of it.
+        query: the text of a query, the path of a file with it (a `Path`), or what `ceql.compile` made of it.
         events: the events, or a dict of them by stream where FROM names several. Their order is that of the
             window's attribute, `time_column` and `order_by`; what ties is ordered by all other columns that
             the query reads.
@@ -68,13 +69,13 @@ def match(
     return spark_batch.match(spark_batch.planned(prepared, plan, prune=prune))
 
 
-def matcher(query: Query | str, **options: Any) -> Callable[[DataFrame], DataFrame]:
+def matcher(query: Query | str | PathLike[str], **options: Any) -> Callable[[DataFrame], DataFrame]:
     """Return `match` for use in a chain: `df.transform(ceql.spark.matcher(query))`."""
     return lambda events: match(query, events, **options)
 
 
 def explain(
-    query: Query | str,
+    query: Query | str | PathLike[str],
     events: Frames,
     *,
     type_column: str | None = "type",

@@ -80,7 +80,10 @@ CONSTANTS = {
     "text": ["''", "'a'", "'ab'", "'é'", "'日本語'", f"'{'a' * 40}'", "'12345678'", "'zz'", "NULL"],
     "boolean": ["TRUE", "FALSE", "NULL"],
     "date": ["'2020-01-01'", "'2020-01-02'", "'0001-01-01'", "'9999-12-31'"],
-    "timestamp": ["'2020-01-01'", "'2020-01-01 00:00:01'", "'2019-12-31'", "'2020-01-01 00:00:00.000001'"],
+    "timestamp": [
+        *("'2020-01-01'", "'2020-01-01 00:00:01'", "'2019-12-31'", "'2020-01-01 00:00:00.000001'"),
+        *("'2020-01-01 00:00:00.000000001'", "'2020-01-01 00:00:00.0000009999'", "'2020-01-01 00:00:00.000001000'"),
+    ],
 }
 PATTERNS = [
     "{0} LIKE 'a%'",
@@ -254,3 +257,58 @@ def test_times_beyond_the_years_that_python_knows(unit: str) -> None:
     ):
         found = ceql.match(f"SELECT * FROM S WHERE A FILTER A[{condition}]", table, shape="positions").to_arrow()
         assert found["start"].to_pylist() == rows
+
+
+@pytest.mark.parametrize(
+    ("condition", "rows"),
+    [
+        ("s RLIKE '^(a+)+$'", [0]),
+        ("s RLIKE '(a?){40}b' OR s RLIKE 'a*a*a*!' AND s != u", [1, 3]),
+        ("(s RLIKE '(a|a)*b') = FALSE", [0, 1]),
+    ],
+)
+@pytest.mark.parametrize("data_type", [pa.string(), pa.string_view(), pa.dictionary(pa.int8(), pa.large_string())])
+def test_regular_expressions_take_linear_time(condition: str, rows: list[int], data_type: pa.DataType) -> None:
+    # A matcher that goes back would try all ways to read the texts.
+    values = pa.array(["a" * 2000, "a" * 2000 + "!", None, "a" * 60 + "b"], pa.large_string())
+    values = values.dictionary_encode().cast(data_type) if pa.types.is_dictionary(data_type) else values.cast(data_type)
+    table = pa.table({"type": ["A"] * 4, "s": values, "u": [""] * 4})
+    found = ceql.match(f"SELECT * FROM S WHERE A AS x FILTER x[{condition}]", table, shape="positions")
+    assert found.to_arrow()["start"].to_pylist() == rows
+
+
+@pytest.mark.parametrize(
+    ("condition", "rows"),
+    [
+        ("t = '2024-08-20T13:03:54.294365140Z'", [1]),
+        ("t != '2024-08-20T15:03:54.294365140000+02:00'", [0, 2, 3]),
+        ("t = '2024-08-20T13:03:54.294365Z'", [0]),
+        ("t = '2024-08-20T13:03:54.2943651405Z'", []),
+        ("t < '2024-08-20T13:03:54.2943651405Z'", [0, 1]),
+        ("'2024-08-20T13:03:54.2943651405Z' <= t", [2, 3]),
+        ("t > '2024-08-20T13:03:54.294365140Z'", [2, 3]),
+        ("t IN {'2024-08-20T13:03:54.294365141Z', '2024-08-20T13:03:54.2943660001Z'}", [2]),
+        ("t BETWEEN '2024-08-20T13:03:54.2943650001Z' AND '2024-08-20T13:03:54.294365141Z'", [1, 2]),
+        ("t = '2024-08-20T13:03:54,294365140Z' OR t = t AND t = '2024-08-20T13:03:54.294366Z'", [1, 3]),
+    ],
+)
+def test_constants_are_as_fine_as_they_are_written(condition: str, rows: list[int]) -> None:
+    start = 1724159034294365000
+    moments = pa.array([start, start + 140, start + 141, start + 1000, None]).cast(pa.timestamp("ns", "UTC"))
+    query = f"SELECT * FROM S WHERE A AS x FILTER x[{condition}]"
+    table = pa.table({"type": ["A"] * 5, "t": moments})
+    assert ceql.match(query, table, shape="positions").to_arrow()["start"].to_pylist() == rows
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+def test_a_constant_between_two_values_equals_none(unit: str) -> None:
+    def rows(condition: str) -> list[int]:
+        query = f"SELECT * FROM S WHERE A AS x FILTER x[{condition}]"
+        return ceql.match(query, table, shape="positions").to_arrow()["start"].to_pylist()  # type: ignore[no-any-return]
+
+    table = pa.table({"type": ["A"] * 3, "t": pa.array([-1, 0, 1]).cast(pa.timestamp(unit))})
+    constant = "'1970-01-01 00:00:00.0000000005'"
+    assert rows(f"t = {constant}") == rows(f"t IN {{{constant}}}") == []
+    assert rows(f"t < {constant}") == rows(f"t <= {constant}") == [0, 1]
+    assert rows(f"t > {constant}") == rows(f"t >= {constant}") == [2]
+    assert rows(f"t BETWEEN '1970-01-01' AND {constant}") == [1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -437,3 +438,14 @@ def test_spans_take_no_part_in_equality() -> None:
     assert formula("A ;   B") == formula("A;B")
     assert hash(formula("A ;   B")) == hash(formula("A;B"))
     assert formula("A ; B") != formula("A : B")
+
+
+@pytest.mark.parametrize("piece", ["a", "''"])
+def test_long_strings_take_memory_in_proportion(piece: str) -> None:
+    text = f"SELECT * FROM S WHERE A AS x FILTER x[s = '{piece * 500_000}']"
+    parse("SELECT * FROM S WHERE A")
+    tracemalloc.start()
+    parse(text)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 20 * len(text)

@@ -5,21 +5,24 @@ from __future__ import annotations
 import re
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
-from ceql.syntax.patterns import PatternError, like_to_regex, portable_regex, python_regex
+from ceql.syntax.patterns import PatternError, like_to_regex, portable_regex, search
 
 
 def check(written: str, matching: list[str], others: list[str]) -> None:
     """Fail unless both engines find a match in all of the first texts and in none of the others."""
     texts = [*matching, *others]
     expected = [True] * len(matching) + [False] * len(others)
-    in_python = [re.search(python_regex(written), text) is not None for text in texts]
-    # RE2 never goes back, and has no groups that forbid it.
-    in_arrow = pc.match_substring_regex(pa.array(texts, pa.string()), written.replace("(?>", "(?:")).to_pylist()
+    in_python = [re.search(in_python_spelling(written), text) is not None for text in texts]
+    in_arrow = search(written, pa.array(texts, pa.string())).to_pylist()
     assert dict(zip(texts, in_python, strict=True)) == dict(zip(texts, expected, strict=True))
     assert in_arrow == in_python
+
+
+def in_python_spelling(written: str) -> str:
+    """Return what was written with the end of the text as Python spells it; pairs of backslashes are literal ones."""
+    return "\\\\".join(part.replace("\\z", "\\Z") for part in written.split("\\\\"))
 
 
 @pytest.mark.parametrize(
@@ -134,7 +137,11 @@ def test_what_is_written(pattern: str, written: str) -> None:
         ("a{1,2,3}", "write \\{"),
         ("a{٣}", "write \\{"),
         ("a{3,2}", "repetition"),
-        ("a{1001}", "repetition"),
+        ("a{1001}", "goes up to 1000"),
+        ("(a{40}){40}", "goes up to 1000"),
+        ("(a{100}){100}", "more than 5000 characters, repetitions written out"),
+        ("(a{1000}){1000}", "more than 5000 characters"),
+        ("[abcdef]{1000}", "more than 5000 characters"),
         ("^*", "anchor cannot be repeated"),
         ("a$+", "anchor cannot be repeated"),
         ("\\A?", "anchor cannot be repeated"),
@@ -202,3 +209,31 @@ def test_like_refuses_stray_backslashes(pattern: str) -> None:
 def test_like_does_not_try_all_places() -> None:
     # Going back to each place at which each piece fits would take longer than anyone can wait.
     check(like_to_regex("%a%b" * 10 + "%z"), ["ab" * 1000 + "z"], ["ab" * 1000])
+
+
+def test_like_is_not_longer_than_the_matcher_can_bear() -> None:
+    check(like_to_regex("_" * 5000), ["a" * 5000], ["a" * 4999])
+    with pytest.raises(PatternError, match="more than 5000 characters"):
+        like_to_regex("_" * 5001)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["(a+)+b$", "^(a|a)*b$", "(a?){200}a{200}b", "a*a*a*a*a*a*b", ".*.*.*.*=", "^(([a-z])+.)+[A-Z]([a-z])+$"],
+)
+def test_no_pattern_tries_all_ways_to_read_a_text(pattern: str) -> None:
+    # One that goes back would take longer than anyone can wait.
+    assert search(portable_regex(pattern), pa.array(["a" * 10_000, None])).to_pylist() == [False, None]
+
+
+def test_very_long_patterns_are_refused() -> None:
+    for pattern in ("a" * 5001, "|" * 5001, "a{" + "9" * 5000 + "}"):
+        with pytest.raises(PatternError, match="more than 5000 characters"):
+            portable_regex(pattern)
+    with pytest.raises(PatternError, match="goes up to 1000"):
+        portable_regex("a{" + "9" * 4500 + "}")
+
+
+def test_groups_may_be_nested_deeply() -> None:
+    written = portable_regex("(" * 1000 + "a" + ")" * 1000)
+    assert search(written, pa.array(["a", "b"])).to_pylist() == [True, False]

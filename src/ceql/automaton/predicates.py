@@ -2,22 +2,26 @@
 
 This is the meaning of every predicate, value by value; whatever evaluates whole columns
 must agree with it. Values are Python's: None is NULL, and floats compare as in Spark,
-where NaN equals itself and is greater than all other numbers.
+where NaN equals itself and is greater than all other numbers. Times may come as such or
+as nanoseconds since 1970.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
-from functools import cache
+from functools import lru_cache
 from typing import Any
+
+import pyarrow as pa
 
 from ceql.schema import Kind
 from ceql.syntax import plan
-from ceql.syntax.patterns import python_regex
+from ceql.syntax.patterns import search
+from ceql.syntax.times import nanoseconds
 from ceql.syntax.typecheck import INT64_MAX, INT64_MIN
 
 
@@ -41,7 +45,8 @@ def evaluate(predicate: plan.Predicate, event: Event) -> Any:
         case plan.HasType():
             return predicate.event_type == event.event_type and predicate.stream in (None, event.stream)
         case plan.Column():
-            return event.attributes.get(predicate.name)
+            value = event.attributes.get(predicate.name)
+            return nanoseconds(value) if isinstance(value, date) else value
         case plan.Constant():
             return predicate.value
         case plan.Compare():
@@ -55,7 +60,7 @@ def evaluate(predicate: plan.Predicate, event: Event) -> Any:
             return _in_set(predicate, evaluate(predicate.value, event))
         case plan.Matches():
             value = evaluate(predicate.value, event)
-            return None if value is None else _compiled(predicate.regex).search(value) is not None
+            return None if value is None else _is_found(predicate.regex, value)
         case plan.IsNull():
             return evaluate(predicate.value, event) is None
         case plan.Not():
@@ -132,9 +137,10 @@ def _in_set(predicate: plan.InSet, value: Any) -> bool | None:
     return None if predicate.has_null else False
 
 
-@cache
-def _compiled(regex: str) -> re.Pattern[str]:
-    return re.compile(python_regex(regex))
+@lru_cache(maxsize=1024)
+def _is_found(regex: str, value: str) -> bool:
+    found: bool = search(regex, pa.array([value]))[0].as_py()
+    return found
 
 
 def _operand(predicate: plan.Predicate, event: Event) -> int | float | None:

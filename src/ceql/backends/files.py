@@ -26,6 +26,8 @@ CSV_BLOCK = 1 << 24
 """Bytes of CSV and JSON lines that are read at a time, and from which types are guessed."""
 
 SUFFIXES = (*PARQUET, *ARROW, *CSV, *JSON_LINES)
+_ENCODING_HINT = "write it anew in UTF-8: iconv -f ISO-8859-1 -t UTF-8"
+
 FORMATS = ("parquet", "arrow", "csv", "json")
 CSV_OPTIONS = ("header", "delimiter", "sep")
 """Options for reading CSV, as Spark calls them."""
@@ -78,6 +80,8 @@ def read_events(
             batches = (opened.get_batch(index) for index in range(opened.num_record_batches))
             return EventFile(opened.schema, _explained(batches, path))
         reader = _open_csv(path, column_types or {}, options or {}) if kind == "csv" else _open_json(path)
+        if kind == "csv":
+            _check_is_text(reader.schema, path)
         return EventFile(reader.schema, _explained(iter(reader), path))
     except (OSError, pa.ArrowInvalid) as error:
         raise _unreadable(path, error) from error
@@ -141,6 +145,16 @@ def _open_csv(path: Path, column_types: Mapping[str, pa.DataType], options: Mapp
     return pa.csv.open_csv(path, read, parse, convert)
 
 
+def _check_is_text(schema: pa.Schema, path: Path) -> None:
+    """Refuse CSV that is not UTF-8: Arrow would take its columns for binary."""
+    try:
+        binary = [name for name, data_type in zip(schema.names, schema.types, strict=True) if data_type == pa.binary()]
+    except UnicodeDecodeError:
+        raise FileError(f"cannot read {path}: the header is not UTF-8", _ENCODING_HINT) from None
+    if binary:
+        raise FileError(f"cannot read {path}: the text of '{binary[0]}' is not UTF-8", _ENCODING_HINT)
+
+
 def _open_json(path: Path) -> Any:
     return pa.json.open_json(path, pa.json.ReadOptions(block_size=CSV_BLOCK))
 
@@ -157,7 +171,9 @@ def _unreadable(path: Path, error: Exception) -> FileError:
     if isinstance(error, OSError) and error.errno:
         return FileError(f"cannot read {path}: {os.strerror(error.errno)}")
     hint = None
-    if "conversion error" in str(error):
+    if "invalid UTF8" in str(error):
+        hint = _ENCODING_HINT
+    elif "conversion error" in str(error):
         hint = "types are guessed from the first rows; declare them with CREATE STREAM, or use Parquet"
     return FileError(f"cannot read {path}: {error}", hint)
 

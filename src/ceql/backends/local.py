@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from os import PathLike
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from ceql.query import Query
 
 
 def match(
-    query: Query | str,
+    query: Query | str | PathLike[str],
     events: object,
     *,
     type_column: str | None = "type",
@@ -26,7 +27,7 @@ def match(
     """Return the matches of a query over some events, computed while they are read.
 
     Args:
-        query: the text of a query, or what `compile` made of it.
+        query: the text of a query, the path of a file with it (a `Path`), or what `compile` made of it.
         events: a pyarrow table or reader, anything that hands over Arrow streams (pandas, polars,
             DuckDB), a list of dicts, or a dict of these by stream, which are merged in time order.
         type_column: the column with each event's type; None if that is the name of its stream.

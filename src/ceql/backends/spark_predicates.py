@@ -11,6 +11,7 @@ written with NaN named, which no scan takes in; the row filter adds a weaker con
 The row filter leaves out, and so lets rows through, what Spark cannot be asked safely or exactly:
 - an RLIKE that repeats a group, or is very long: Java's matcher recurses, and a string of some thousand
   characters ends the JVM;
+- an RLIKE for which Java's matcher, which goes back where it has a choice, may take more than linear time;
 - arithmetic with hundreds of operands, which overflows the stack of Spark's optimizer;
 - a double compared with a number of another kind where the query knew of one kind: streams that hold the
   attribute in different types were put together.
@@ -20,9 +21,9 @@ from __future__ import annotations
 
 import math
 import operator
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -38,14 +39,14 @@ from ceql.automaton.cea import Guard
 from ceql.automaton.lazy import Alphabet
 from ceql.automaton.needed import needed_guards
 from ceql.automaton.predicates import Event, evaluate
+from ceql.backends.java_patterns import is_safe_in_java
 from ceql.engine.classes import columns_of
+from ceql.engine.numbers import stored_scale
 from ceql.engine.recognizer import may_drop_irrelevant
 from ceql.query import Query
 from ceql.schema import Kind, kind_of
 from ceql.syntax import plan
-
-MAX_REGEX = 1000
-"""Characters of the longest regular expression that is given to Java, which takes stack for each."""
+from ceql.syntax.times import NANOSECONDS_PER_DAY, nanoseconds, write_time
 
 MAX_OPERANDS = 100
 """Operands of the longest arithmetic chain that is given to Spark, whose optimizer takes stack for each."""
@@ -286,7 +287,7 @@ class Translation:
             case plan.HasType():
                 return self.type_column is not None or self.stream_column is not None
             case plan.Matches():
-                return _is_safe_in_java(part.regex)
+                return is_safe_in_java(part.regex)
             case plan.Arithmetic():
                 return len(part.operands) <= MAX_OPERANDS
             case plan.Compare(as_doubles=False) if columns_of(part.left) and columns_of(part.right):
@@ -397,7 +398,7 @@ def _literal(value: Any, data_type: pa.DataType) -> Column:
             return F.lit(value)
         case Kind.TIMESTAMP | Kind.LOCAL_TIMESTAMP | Kind.DATE:
             # The text names the zone where there is one. A datetime would be read in the zone of this process.
-            value = value.isoformat()
+            value = write_time(value, kind_of(data_type))
         case Kind.DECIMAL:
             value = _decimal(_stored(value, data_type), data_type.scale)
         case Kind.FLOAT:
@@ -413,16 +414,15 @@ def _string(value: str) -> Column:
 
 def _is_value_of(data_type: pa.DataType, constant: Any) -> bool:
     """Whether some value of the type equals the constant."""
-    if not kind_of(data_type).is_numeric:
-        return True
-    return bool(_least_from(constant, data_type) == constant)
+    kind = kind_of(data_type)
+    return bool(_least_from(constant, data_type) == constant) if kind.is_numeric or kind.is_time else True
 
 
 def _stored(constant: Any, data_type: pa.DataType) -> int:
     """Return the least integer that stands, in the type's units, for at least the constant."""
-    scale = data_type.scale if pa.types.is_decimal(data_type) else 0
-    units: int = math.ceil(Fraction(constant) * 10**scale)
-    return units
+    scale = 10**data_type.scale if pa.types.is_decimal(data_type) else stored_scale(data_type)
+    assert scale is not None
+    return math.ceil(Fraction(constant) * scale)
 
 
 def _decimal(units: int, scale: int) -> Decimal:
@@ -431,9 +431,12 @@ def _decimal(units: int, scale: int) -> Decimal:
 
 
 def _least_from(constant: Any, data_type: pa.DataType) -> Any:
-    """Return the least value of a numeric type that is not below a constant; None if all are."""
+    """Return the least value of a type of numbers or times that is not below a constant; None if all are."""
     if pa.types.is_floating(data_type):
         return _least_float_from(constant, np.float32 if data_type == pa.float32() else np.float64)
+    if kind_of(data_type).is_time:
+        moment = _stored(constant, data_type) / stored_scale(data_type)  # type: ignore[operator]
+        return moment if moment < nanoseconds(date.max) + NANOSECONDS_PER_DAY else None
     is_decimal = pa.types.is_decimal(data_type)
     above = 10**data_type.precision if is_decimal else 2 ** (data_type.bit_width - 1)
     units = max(1 - above if is_decimal else -above, _stored(constant, data_type))
@@ -463,7 +466,7 @@ def _digits(data_type: pa.DataType) -> tuple[int, int]:
 
 def _compared_with_constant(column: Column, data_type: pa.DataType, sign: str, constant: Any) -> Column:
     kind = kind_of(data_type)
-    if not kind.is_numeric:
+    if not kind.is_numeric and not kind.is_time:
         result: Column = _COMPARISONS[sign](column, _literal(constant, data_type))
         return result
     if isinstance(constant, float) and math.isnan(constant):
@@ -523,14 +526,3 @@ def _split(column: Column, data_type: pa.DataType, whole: int, scale: int) -> Co
     parts = before.cast(DecimalType(whole, 0)), after.cast(DecimalType(scale, scale))
     # A struct of NULLs would not be NULL.
     return F.when(column.isNotNull(), F.struct(*parts))
-
-
-# Regular expressions
-
-
-def _is_safe_in_java(regex: str) -> bool:
-    """Whether the stack that Java needs for a portable regular expression does not grow with the text."""
-    return len(regex) <= MAX_REGEX and _REPEATED_GROUP.search(re.sub(r"\\.", "", regex)) is None
-
-
-_REPEATED_GROUP = re.compile(r"\)[*+{]")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ from ceql.engine.batch import check_type_column, missing_column, stream_of, unli
 from ceql.engine.classes import columns_of
 from ceql.engine.matches import SHAPES, Shape, result_schema
 from ceql.errors import DataError
-from ceql.query import Query, compile
+from ceql.query import Query, compile, query_text
 from ceql.schema import Kind, Schema, kind_of
 from ceql.syntax import plan as plans
 from ceql.syntax.parser import parse
@@ -76,7 +77,7 @@ class Prepared:
 
 
 def prepare(
-    query: Query | str,
+    query: Query | str | PathLike[str],
     events: Frames,
     *,
     type_column: str | None,
@@ -92,7 +93,7 @@ def prepare(
             "a distributed stream has no cheap row numbers",
             "use shape='matches' or shape='events', or ceql.match on one machine",
         )
-    text = query if isinstance(query, str) else query.text
+    text = query.text if isinstance(query, Query) else query_text(query)
     if isinstance(query, Query):
         time_column, order_by = time_column or query.time_column, order_by or query.order_by
     order_by = (order_by,) if isinstance(order_by, str) else tuple(order_by)

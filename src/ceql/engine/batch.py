@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ceql.engine.text import check_text
 from ceql.errors import DataError, did_you_mean, listing
 from ceql.schema import Kind, kind_of
 
@@ -60,6 +61,8 @@ def _reader(events: object) -> pa.RecordBatchReader:
         return pa.RecordBatchReader.from_stream(events)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise DataError(f"cannot read events from {type(events).__name__}: {error}") from error
+    except UnicodeEncodeError as error:
+        raise DataError(f"cannot read events from {type(events).__name__}: {_no_text(error)}") from None
 
 
 def _from_dicts(events: Sequence[Any], like: pa.Schema | None) -> pa.Table:
@@ -74,7 +77,13 @@ def _from_dicts(events: Sequence[Any], like: pa.Schema | None) -> pa.Table:
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
             expected = f"are not all of type {types[name]}" if name in types else "have no common type"
             raise DataError(f"the values of '{name}' {expected}: {error}") from None
+        except UnicodeEncodeError as error:
+            raise DataError(f"the values of '{name}' are not all text: {_no_text(error)}") from None
     return pa.table(columns)
+
+
+def _no_text(error: UnicodeEncodeError) -> str:
+    return f"{error.object[error.start : error.end]!a} is half of a character"
 
 
 def _cut(table: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -96,6 +105,7 @@ def split(events: object, stream_column: str, sources: Sequence[str]) -> tuple[p
     if stream_column not in table.column_names:
         raise missing_column(stream_column, table.column_names)
     names = table[stream_column].combine_chunks()
+    check_text(names, stream_column, 0)
     numbers = pc.index_in(names, value_set=pa.array(sources, names.type))
     if numbers.null_count:
         name = names.filter(pc.is_null(numbers))[0]

@@ -26,6 +26,7 @@ from ceql.engine.shared import SharedBuilder, shared_schema
 from ceql.engine.snapshot import Content
 from ceql.engine.state import MIN_NODES
 from ceql.engine.symbols import SymbolEncoder
+from ceql.engine.text import check_text
 from ceql.errors import DataError
 from ceql.query import Query
 from ceql.syntax import plan
@@ -75,6 +76,8 @@ class Bound:
         self.read = sorted(
             {name for guard in self._guards for one in guard for name in columns_of(one)} & set(schema.names)
         )
+        used = {*self.read, *bound.partition_by, *([] if type_column is None else [type_column])}
+        self._texts = [name for name in schema.names if shape != "positions" or name in used]
         self.measure = Measure(bound.window, self._stored)
         is_measured = time_column is None or time_column == self.measure.attribute
         self.clock = None if is_measured or time_column is None else Measure.ordering(time_column, self._stored)
@@ -208,7 +211,7 @@ class Bound:
         """Yield the matches that the rows of one record batch complete."""
         state = self.recognizer.state
         first_row = state.n_events
-        part = self._without_lacking(self._as_stored(part), streams)
+        part = self._without_lacking(self._as_stored(part, first_row), streams)
         if self.history is not None:
             self.history.append(first_row, part)
         times, is_timed = self._times(part, first_row)
@@ -242,9 +245,11 @@ class Bound:
 
     def _times(self, part: pa.RecordBatch, first_row: int) -> tuple[IntArray, IntArray]:
         """Return each row's measure and which rows have one, having checked that time does not run backwards."""
+        times, is_timed = self.measure.of(part, first_row)
         if self.clock is not None:
-            self.clock.of(part, first_row)
-        return self.measure.of(part, first_row)
+            # Rows that no window measures are left out, so their order does not matter.
+            self.clock.of(part, first_row, is_timed)
+        return times, is_timed
 
     @property
     def _clocks(self) -> list[Measure]:
@@ -260,10 +265,13 @@ class Bound:
             is_kept = is_kept & pc.is_valid(key).to_numpy(zero_copy_only=False)
         return len(part) - int(is_kept.sum())
 
-    def _as_stored(self, part: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the columns of the first batch, in the types that they are kept in."""
+    def _as_stored(self, part: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
+        """Return the columns of the first batch, in the types that they are kept in, their text checked."""
         columns = [as_type(part.column(field.name), field.type) for field in self._stored]
-        return pa.record_batch(columns, schema=self._stored)
+        stored = pa.record_batch(columns, schema=self._stored)
+        for name in self._texts:
+            check_text(stored.column(name), name, first_row)
+        return stored
 
     def _encode(self, columns: Columns, n_rows: int, is_timed: IntArray) -> int:
         """Write symbol and row of the events that the kernel has to see to the buffers; return how many.

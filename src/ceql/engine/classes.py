@@ -20,7 +20,6 @@ from ceql.engine import vectors
 from ceql.engine.fold import StringTable, classify_numbers, classify_strings
 from ceql.engine.numbers import (
     float_cuts,
-    in_nanoseconds,
     in_units,
     integer_cuts,
     is_piecewise,
@@ -28,7 +27,8 @@ from ceql.engine.numbers import (
     stored_numbers,
     stored_scale,
 )
-from ceql.syntax import plan
+from ceql.schema import Kind
+from ceql.syntax import patterns, plan
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
 Classes = tuple[IntArray, IntArray | None, list[int]]
@@ -89,7 +89,9 @@ class Stage:
         self.names = names
         self.predicates = predicates
         self.needs = needs
-        self._evaluated = [in_nanoseconds(one) for one in predicates]
+        self._searches: dict[plan.Matches, plan.Column] = {}
+        self._evaluated = [plan.replaced(one, self._found) for one in predicates]
+        self._read = frozenset().union(*map(columns_of, self._evaluated))
         self._last_holding: list[int] = []
         self._dictionary: pa.Array | None = None
         self._of_code: tuple[IntArray, list[int]] | None = None
@@ -114,14 +116,21 @@ class Stage:
             return self._combined_classes(columns, n_rows)
         array = columns.arrays[self.names[0]]
         if pa.types.is_dictionary(array.type):
-            return self._code_classes(array, lambda value: Event("", {self.names[0]: value}))
+            return self._code_classes(array, self._holding_of)
         cuts = self._cuts(array.type)
         if cuts is not None:
             return _number_classes(array, *cuts)
         constants = _string_constants(self.predicates)
         if constants is not None and _is_plain_string(array.type):
             return self._string_classes(array, constants, lambda value: Event("", {self.names[0]: value}))
-        return self._code_classes(_encoded(array), lambda value: Event("", {self.names[0]: value}))
+        return self._code_classes(_encoded(array), self._holding_of)
+
+    def _found(self, part: plan.Predicate) -> plan.Column | None:
+        """Return what stands for a search in a column: it is done for all values together."""
+        if not isinstance(part, plan.Matches) or not isinstance(part.value, plan.Column):
+            return None
+        column = plan.Column(f"{part.value.name}\0{part.regex}", Kind.BOOLEAN)
+        return self._searches.setdefault(part, column)
 
     def _holding(self, event: Event) -> int:
         """Return the predicates that an event satisfies, as bits."""
@@ -141,10 +150,16 @@ class Stage:
             return (classes if columns.streams is None else columns.streams), None, self._same(holding)
         if columns.streams is None:
             wanted = [one.event_type for one in self.predicates if isinstance(one, plan.HasType)]
-            to_event = lambda value: Event(value if value is not None else "\0", {}, names[0])  # noqa: E731
+
+            def to_event(value: str | None) -> Event:
+                return Event(value if value is not None else "\0", {}, names[0])
+
             if _is_plain_string(columns.types.type):
                 return self._string_classes(columns.types, wanted, to_event)
-            return self._code_classes(_encoded(columns.types), to_event)
+            encoded = _encoded(columns.types)
+            return self._code_classes(
+                encoded, lambda values: [self._holding(to_event(value)) for value in [*_values(values), None]]
+            )
         codes, values = _codes(_encoded(columns.types))
         holding = [self._holding(Event(value or "\0", {}, name)) for value in values for name in names]
         return codes * len(names) + columns.streams, None, self._same(holding)
@@ -159,14 +174,34 @@ class Stage:
         table, holding = self._strings
         return classify_strings(array, table), None, holding
 
-    def _code_classes(self, array: pa.DictionaryArray, to_event: Callable[[Any], Event]) -> Classes:
+    def _holding_of(self, values: pa.Array) -> list[int]:
+        """Return what holds for each value of the stage's one column, and for NULL after the last."""
+        names, rows = self._rows(self.names[0], values)
+        # PERF: what is found in many values is the same for most of them; only where they are read themselves do rows
+        # differ.
+        distinct = rows if self.names[0] in names else list(set(rows))
+        holding = [self._holding(Event("", dict(zip(names, row, strict=True)))) for row in distinct]
+        if distinct is rows:
+            return holding
+        of_row = dict(zip(distinct, holding, strict=True))
+        return [of_row[row] for row in rows]
+
+    def _rows(self, name: str, values: pa.Array) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Return what predicates read of each value of a column, and of NULL: the value itself, what is found in it."""
+        read = {name: [*_values(values), None]} if name in self._read else {}
+        for search, found in self._searches.items():
+            if columns_of(search) == {name}:
+                read[found.name] = [*patterns.search(search.regex, values).to_pylist(), None]
+        return list(read), list(zip(*read.values(), strict=True))
+
+    def _code_classes(self, array: pa.DictionaryArray, holding_of: Callable[[pa.Array], list[int]]) -> Classes:
         """Return classes of a dictionary's codes; the dictionary's values are looked at once."""
         dictionary = array.dictionary
         if self._of_code is None or self._dictionary is None or not dictionary.equals(self._dictionary):
             numbers: dict[int, int] = {}
             of_code = np.empty(len(dictionary) + 1, np.int32)
-            for code, value in enumerate([*_values(dictionary), None]):
-                of_code[code] = numbers.setdefault(self._holding(to_event(value)), len(numbers))
+            for code, held in enumerate(holding_of(dictionary)):
+                of_code[code] = numbers.setdefault(held, len(numbers))
             self._dictionary, self._of_code = dictionary, (of_code, list(numbers))
         of_code, holding = self._of_code
         return _dictionary_codes(array), of_code, holding
@@ -195,8 +230,9 @@ class Stage:
         if not self.names:
             return np.zeros(n_rows, np.int32), None, self._same([self._holding(Event("", {}))])
         combined, n_combined = np.zeros(n_rows, np.int64), 1
-        coded = [_codes(_encoded(columns.arrays[name])) for name in self.names]
-        for codes, values in coded:
+        encoded = [(name, _encoded(columns.arrays[name])) for name in self.names]
+        coded = [(_dictionary_codes(array), *self._rows(name, array.dictionary)) for name, array in encoded]
+        for codes, _, values in coded:
             if n_combined * len(values) >= 2**63:
                 distinct, combined = np.unique(combined, return_inverse=True)
                 combined, n_combined = combined.reshape(-1), len(distinct)
@@ -206,7 +242,11 @@ class Stage:
         numbers: dict[int, int] = {}
         of_distinct = np.empty(len(distinct), np.int32)
         for index, row in enumerate(first_row.tolist()):
-            attributes = {name: values[codes[row]] for name, (codes, values) in zip(self.names, coded, strict=True)}
+            attributes = {
+                name: value
+                for codes, names, values in coded
+                for name, value in zip(names, values[codes[row]], strict=True)
+            }
             of_distinct[index] = numbers.setdefault(self._holding(Event("", attributes)), len(numbers))
         return of_distinct[of_row.reshape(-1)], None, self._same(list(numbers))
 

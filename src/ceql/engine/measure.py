@@ -20,6 +20,12 @@ from ceql.syntax import plan
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
 
+FLOAT_SCALE = 0.25
+FLOAT_SIZE = 1e308
+"""Doubles are measured in quarters, which loses nothing, and infinity as the greatest double: infinity is then at
+distance 0 from itself, and farther than any window from all others, whose distances stay below FLOAT_SIZE."""
+
+
 class Measure:
     """What a window measures, as 64-bit integers or doubles that never decrease."""
 
@@ -29,14 +35,14 @@ class Measure:
         self.size: Any = None
         self.last: Any = None
         self._type = pa.int64()
+        self._first: int | None = None
+        self._wide: int | None = None
         match window:
             case plan.EventsWindow(count):
                 self.size = count
             case plan.AttributeWindow(attribute, _, size):
                 self._measure(attribute, schema)
-                self.size = (
-                    float(size) if self.is_float else min(math.floor(Fraction(size) * _units(self._type)), 2**63 - 1)
-                )
+                self._set_size(size)
 
     def _measure(self, attribute: str, schema: pa.Schema) -> None:
         self.attribute = attribute
@@ -45,6 +51,17 @@ class Measure:
         if pa.types.is_null(self._type):
             self._type = pa.int64()
         self.is_float = pa.types.is_floating(self._type)
+
+    def _set_size(self, size: int | Decimal) -> None:
+        if self.is_float:
+            self.size = min(float(size) * FLOAT_SCALE, FLOAT_SIZE)
+            return
+        units = math.floor(Fraction(size) * _units(self._type))
+        if units < 2**63:
+            self.size = units
+        else:
+            # The kernel cannot measure by this. All events that there ever were are inside, or `_check_span` refuses.
+            self._wide = units
 
     @classmethod
     def ordering(cls, attribute: str, schema: pa.Schema) -> Measure | None:
@@ -56,8 +73,8 @@ class Measure:
         measure._measure(attribute, schema)
         return measure
 
-    def of(self, part: pa.RecordBatch, first_row: int) -> tuple[IntArray, IntArray]:
-        """Return each row's measure, and which rows have one (empty if all do)."""
+    def of(self, part: pa.RecordBatch, first_row: int, among: IntArray | None = None) -> tuple[IntArray, IntArray]:
+        """Return each row's measure, and which rows have one (empty if all do); `among` some rows, if that is given."""
         if self.attribute is None:
             self.last = np.int64(first_row + len(part) - 1)
             return np.arange(first_row, first_row + len(part), dtype=np.int64), np.empty(0, np.bool_)
@@ -65,11 +82,27 @@ class Measure:
         values, is_valid = self._numbers(column)
         if self.is_float and np.isnan(values).any():
             is_valid = ~np.isnan(values) & (is_valid if len(is_valid) else True)
+        if among is not None and len(among):
+            is_valid = is_valid & among if len(is_valid) else among
         present = values[is_valid] if len(is_valid) else values
         self._check_order(present, is_valid, first_row)
+        if self._wide is not None and len(present):
+            self._check_span(present, self._wide)
         if len(present):
             self.last = present[-1]
+        if self._wide is not None:
+            return np.arange(first_row, first_row + len(part), dtype=np.int64), is_valid
         return values, is_valid
+
+    def _check_span(self, present: IntArray, size: int) -> None:
+        if self._first is None or self.last is None:
+            self._first = int(present[0] if self.last is None else self.last)
+        if int(present[-1]) - self._first > size:
+            shown = self._shown(self._first), self._shown(present[-1])
+            raise DataError(
+                f"WITHIN is too large to measure '{self.attribute}' from {shown[0]} to {shown[1]}",
+                "leave it out for a window without bound",
+            )
 
     def stored(self, value: Any) -> Any:
         """Return a value of the attribute as the window measures it."""
@@ -82,6 +115,9 @@ class Measure:
             column = column.cast(self._type)
         if not pa.types.is_decimal(column.type):
             values, is_valid = stored_numbers(column)
+            if self.is_float:
+                greatest = np.finfo(np.float64).max
+                return np.clip(values * FLOAT_SCALE, -greatest, greatest), is_valid
             # Unsigned integers are shifted, which leaves order and distances as they are.
             return (values ^ np.int64(-(2**63)) if self._type == pa.uint64() else values), is_valid
         width = column.type.bit_width // 64
@@ -116,6 +152,8 @@ class Measure:
             return str(pa.array([int(value)], stored).view(self._type).cast(pa.string())[0])
         if pa.types.is_decimal(self._type):
             return str(Decimal(int(value)).scaleb(-self._type.scale))
+        if self.is_float:
+            return str(float(value) / FLOAT_SCALE)
         return str(int(value) + 2**63 if self._type == pa.uint64() else value)
 
 

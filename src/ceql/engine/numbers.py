@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from datetime import UTC, date, datetime
+from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ceql.syntax import plan
+from ceql.syntax.times import NANOSECONDS_PER_DAY
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -25,7 +25,7 @@ def stored_scale(data_type: pa.DataType) -> Fraction | None:
     if pa.types.is_timestamp(data_type):
         return Fraction(1, _NANOSECONDS[data_type.unit])
     if pa.types.is_date32(data_type):
-        return Fraction(1, 24 * 3600 * 10**9)
+        return Fraction(1, NANOSECONDS_PER_DAY)
     if pa.types.is_date64(data_type):
         return Fraction(1, 10**6)
     if pa.types.is_decimal128(data_type) and data_type.precision <= 18 and data_type.scale >= 0:
@@ -37,58 +37,20 @@ def stored_scale(data_type: pa.DataType) -> Fraction | None:
 def in_units(predicate: plan.Predicate, scale: Fraction) -> plan.Predicate:
     """Return a predicate with its constants in the units of the stored integers."""
 
-    def scaled(constant: plan.Constant) -> plan.Constant:
-        value = _exact(constant.value)
-        return plan.Constant(value * scale if value is not None else constant.value, constant.kind)  # type: ignore[arg-type]
+    def scaled(part: plan.Predicate) -> plan.Constant | None:
+        if not isinstance(part, plan.Constant):
+            return None
+        value = _exact(part.value)
+        return part if value is None else plan.Constant(value * scale, part.kind)
 
-    return _with_constants(predicate, scaled)
-
-
-def in_nanoseconds(predicate: plan.Predicate) -> plan.Predicate:
-    """Return a predicate with the times among its constants in nanoseconds since 1970."""
-
-    def converted(constant: plan.Constant) -> plan.Constant:
-        is_time = isinstance(constant.value, date)
-        return plan.Constant(_exact(constant.value), constant.kind) if is_time else constant  # type: ignore[arg-type]
-
-    return _with_constants(predicate, converted)
-
-
-def _with_constants(predicate: plan.Predicate, replace: Callable[[plan.Constant], plan.Constant]) -> plan.Predicate:
-    """Return a predicate with all constants replaced that columns are compared with."""
-    match predicate:
-        case plan.Constant():
-            return replace(predicate)
-        case plan.Compare():
-            left, right = _with_constants(predicate.left, replace), _with_constants(predicate.right, replace)
-            return plan.Compare(left, predicate.operator, right, predicate.as_doubles)
-        case plan.InSet():
-            value = _with_constants(predicate.value, replace)
-            return plan.InSet(value, tuple(replace(item) for item in predicate.items), predicate.has_null)
-        case plan.IsNull():
-            return plan.IsNull(_with_constants(predicate.value, replace))
-        case plan.Not():
-            return plan.Not(_with_constants(predicate.predicate, replace))
-        case plan.All():
-            return plan.All(tuple(_with_constants(part, replace) for part in predicate.parts))
-        case plan.Any():
-            return plan.Any(tuple(_with_constants(part, replace) for part in predicate.parts))
-    return predicate
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+    return plan.replaced(predicate, scaled)
 
 
 def _exact(value: Any) -> Fraction | None:
-    """Return a constant as an exact number, times in nanoseconds since 1970; None if it is none, or not finite."""
-    if isinstance(value, datetime):
-        elapsed = (value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH
-        return Fraction(((elapsed.days * 86400 + elapsed.seconds) * 10**6 + elapsed.microseconds) * 1000)
-    if isinstance(value, date):
-        return Fraction((value - _EPOCH.date()).days * 24 * 3600 * 10**9)
+    """Return a constant as an exact number; None if it is none, or not finite."""
     if isinstance(value, bool) or value is None or (isinstance(value, float) and not math.isfinite(value)):
         return None
-    return Fraction(value) if isinstance(value, int | float | Decimal) else None
+    return Fraction(value) if isinstance(value, int | float | Decimal | Fraction) else None
 
 
 def is_piecewise(predicate: plan.Predicate) -> bool:

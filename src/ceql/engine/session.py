@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from ceql.engine.bound import Bound
 from ceql.engine.matches import SHAPES, Matches, Shape, result_schema
 from ceql.engine.recognizer import DEFAULT_CHUNK
 from ceql.errors import DataError, QueryError, SnapshotError, listing
-from ceql.query import Query, compile
+from ceql.query import Query, compile, query_text
 from ceql.syntax import plan
 from ceql.version import __version__
 
@@ -59,7 +60,7 @@ class Session:
 
     def __init__(
         self,
-        query: Query | str,
+        query: Query | str | PathLike[str],
         *,
         shape: Shape = "matches",
         type_column: str | None = "type",
@@ -75,7 +76,7 @@ class Session:
     ) -> None:
         if shape not in SHAPES:
             raise ValueError(f"unknown shape {shape!r}: choose one of {', '.join(SHAPES)}")
-        self._given = query
+        self._given = query = query if isinstance(query, Query) else query_text(query)
         self.shape: Shape = shape
         self.type_column = type_column
         self.time_column = time_column
@@ -187,7 +188,7 @@ class Session:
             self._bound.keep_keys(is_kept)
 
     @classmethod
-    def restore(cls, query: Query | str, snapshot: bytes, **options: Any) -> Session:
+    def restore(cls, query: Query | str | PathLike[str], snapshot: bytes, **options: Any) -> Session:
         """Return a session that goes on where the one that made the snapshot was.
 
         `options` are those of the constructor, and must be the same; a snapshot of another query,

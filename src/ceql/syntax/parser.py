@@ -71,6 +71,7 @@ def parse(text: str) -> ast.Query:
     WITHIN 2 EVENTS
     """
     try:
+        _check_characters(text)
         tree = _lark().parse(text)
         query = cast("ast.Query", _TreeBuilder(visit_tokens=False).transform(tree))
         _check_depth(query)
@@ -83,6 +84,17 @@ def parse(text: str) -> ast.Query:
     except UnexpectedInput as error:
         raise syntax_mistake(error, _tokens_before(error, text), text).at(text) from None
     return query
+
+
+def _check_characters(text: str) -> None:
+    """Refuse halves of characters, which Python's strings may have and no event's text has."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        code = ord(text[error.start])
+        raise Mistake(
+            f"stray character U+{code:04X} (half of a character)", Span(error.start, error.start + 1), "delete it"
+        ) from None
 
 
 class _BoundedNesting:

@@ -1,10 +1,13 @@
 r"""LIKE patterns and regular expressions, restricted to what every backend reads alike.
 
-RLIKE is evaluated by RE2 (Arrow), by Java (Spark) and by Python (on single events). They
-agree on most of the syntax but not on all of its meaning: `.` and `$` treat line ends
-differently, `\w` and `\b` treat Unicode differently. So a pattern is read here and written
-anew in the common core: shorthands become explicit classes, `$` becomes the end of the
-text, and what has no common meaning is refused.
+RLIKE is evaluated by RE2 (Arrow) and, to leave out rows early, by Java (Spark). They agree
+on most of the syntax but not on all of its meaning: `.` and `$` treat line ends differently,
+`\w` and `\b` treat Unicode differently. So a pattern is read here and written anew in the
+common core: shorthands become explicit classes, `$` becomes the end of the text, and what
+has no common meaning is refused.
+
+RE2 takes time linear in the text, whatever the pattern. Its factor grows with the pattern,
+repetitions written out, so that is bounded.
 """
 
 from __future__ import annotations
@@ -13,6 +16,12 @@ from string import hexdigits
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+MAX_PATTERN = 5000
+"""Longest pattern in characters, groups and characters that are repeated a number of times counted as often."""
+
+SEARCHED_AT_ONCE = 1000
+"""Texts that are searched before signals are looked for again."""
 
 _SHORTHANDS = {"d": "0-9", "w": "A-Za-z0-9_", "s": "\\t\\n\\x0b\\f\\r "}
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -25,6 +34,7 @@ _REFUSED_ESCAPES = {
     "Q": "\\Q quoting",
 }
 _QUANTIFIERS = "*+?{"
+_REPETITIONS = "a repetition goes up to 1000, and a repeated group multiplies those inside it"
 
 
 class PatternError(ValueError):
@@ -57,6 +67,7 @@ def like_to_regex(pattern: str) -> str:
             pieces.append("")
         else:
             pieces[-1] += "[\\s\\S]" if character == "_" else _literal(character)
+    _check_length(len(pattern))
     first, *others = pieces
     if not others:
         return f"^{first}\\z"
@@ -68,26 +79,32 @@ def portable_regex(pattern: str) -> str:
     r"""Return a regular expression in the common core of RE2 and Java, or raise `PatternError`.
 
     The match may be anywhere in the text. Laziness is dropped: it cannot change whether
-    there is a match. Python needs `\Z` where this says `\z`: see `python_regex`.
+    there is a match.
 
     >>> print(portable_regex("^a.\\d+$"))
     ^a[^\n][0-9]+\z
     """
     written = _RegexReader(pattern).read()
     try:
-        pc.match_substring_regex(pa.array([""]), written)
+        search(written, pa.array([""]))
     except pa.ArrowInvalid as error:
-        raise PatternError(str(error).removeprefix("Invalid regular expression: ")) from None
+        reason = str(error).removeprefix("Invalid regular expression: ")
+        raise PatternError(_REPETITIONS if "repetition size" in reason else reason) from None
     return written
 
 
-def python_regex(written: str) -> str:
-    r"""Return the Python spelling of what `portable_regex` or `like_to_regex` wrote.
+def search(written: str, texts: pa.Array) -> pa.Array:
+    """Return for each text whether what `portable_regex` or `like_to_regex` wrote is found in it; NULL for NULL."""
+    # RE2 never goes back, and has no groups that forbid it.
+    regex = written.replace("(?>", "(?:")
+    texts = texts.cast(pa.large_string())
+    parts = [texts.slice(at, SEARCHED_AT_ONCE) for at in range(0, len(texts), SEARCHED_AT_ONCE)]
+    return pa.chunked_array([pc.match_substring_regex(part, regex) for part in parts], pa.bool_()).combine_chunks()
 
-    A literal backslash before a z is written as two backslashes, so pairs are skipped.
-    """
-    parts = written.split("\\\\")
-    return "\\\\".join(part.replace("\\z", "\\Z") for part in parts)
+
+def _check_length(length: int) -> None:
+    if length > MAX_PATTERN:
+        raise PatternError(f"it has more than {MAX_PATTERN} characters, repetitions written out")
 
 
 def _literal(character: str) -> str:
@@ -102,13 +119,16 @@ class _RegexReader:
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
         self.position = 0
-        self.depth = 0
+        self.lengths = [0]
+        """The characters of each open group so far, the whole pattern first, with repetitions written out."""
 
     def read(self) -> str:
+        _check_length(len(self.pattern))
         written = []
         while self.position < len(self.pattern):
             written.append(self._item())
-        if self.depth:
+            _check_length(self.lengths[-1])
+        if len(self.lengths) > 1:
             raise PatternError("a '(' is not closed")
         return "".join(written)
 
@@ -129,16 +149,15 @@ class _RegexReader:
             case "(":
                 return self._open_group()
             case ")":
-                if self.depth == 0:
+                if len(self.lengths) == 1:
                     raise PatternError("a ')' closes nothing")
-                self.depth -= 1
-                return ")" + self._quantifier()
+                return ")" + self._quantifier(self.lengths.pop())
             case "^" | "$":
                 return self._anchor("^" if character == "^" else "\\z")
             case "\\":
                 return self._escape()
             case "[":
-                return self._class() + self._quantifier()
+                return self._class()
             case ".":
                 return "[^\\n]" + self._quantifier()
             case "*" | "+" | "?" | "{":
@@ -147,7 +166,7 @@ class _RegexReader:
                 return _literal(character) + self._quantifier()
 
     def _open_group(self) -> str:
-        self.depth += 1
+        self.lengths.append(0)
         if self._peek() == "?":
             if self._peek(2) != "?:":
                 raise PatternError("only plain groups (...) and (?:...) are read alike by all backends")
@@ -192,7 +211,7 @@ class _RegexReader:
         while self._peek() != "]" or not items:
             items.append(self._class_item())
         self._take()
-        return f"[{negation}{''.join(items)}]"
+        return f"[{negation}{''.join(items)}]" + self._quantifier(len(items))
 
     def _class_item(self) -> str:
         character = self._take()
@@ -220,23 +239,31 @@ class _RegexReader:
             raise PatternError(f"the range {start}-{end} is empty or unclear")
         return _literal(end)
 
-    def _quantifier(self) -> str:
+    def _quantifier(self, length: int = 1) -> str:
+        """Return how often what was read last is repeated, and count its `length` as often."""
         character = self._peek()
         if not character or character not in _QUANTIFIERS:
+            self.lengths[-1] += length
             return ""
         self._take()
-        written = self._counted() if character == "{" else character
+        written, times = self._counted() if character == "{" else (character, 1)
+        self.lengths[-1] += length * times
         if self._peek() == "?":
             self._take()
         elif self._peek() and self._peek() in _QUANTIFIERS:
             raise PatternError(f"'{self._peek()}' after a repetition is not read alike by all backends")
         return written
 
-    def _counted(self) -> str:
+    def _counted(self) -> tuple[str, int]:
+        """Return a repetition that gives numbers, and the larger of them."""
         end = self.pattern.find("}", self.position)
         body = self.pattern[self.position : end] if end >= 0 else ""
         low, comma, high = body.partition(",")
         if not low.isascii() or not low.isdigit() or (high and not (high.isascii() and high.isdigit())):
             raise PatternError("write \\{ for the character itself, or {n}, {n,}, {n,m} to repeat")
+        if any(len(number.lstrip("0")) > 4 for number in (low, high)):
+            raise PatternError(_REPETITIONS)
+        if high and int(high) < int(low):
+            raise PatternError(f"the repetition {{{body}}} is empty")
         self.position = end + 1
-        return f"{{{low}{comma}{high}}}"
+        return f"{{{low}{comma}{high}}}", int(high or low)

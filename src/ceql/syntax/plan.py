@@ -7,7 +7,7 @@ footnote defines it. Predicates carry the kinds that decide how they are compute
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -18,7 +18,8 @@ from ceql.schema import UNKNOWN_TYPE, Kind
 from ceql.syntax.ast import Consumption, Strategy
 
 if TYPE_CHECKING:
-    from datetime import date, datetime
+    from collections.abc import Callable
+    from fractions import Fraction
 
 MATCH_START, MATCH_END = "match_start", "match_end"
 
@@ -41,12 +42,12 @@ class Column(Predicate):
 
 @dataclass(frozen=True, slots=True)
 class Constant(Predicate):
-    """A value from the query, already of the kind it is compared with.
+    """A value from the query, already of the kind it is compared with; times are nanoseconds since 1970.
 
     `kind` is part of equality, because Python holds 1, True and Decimal(1) for equal.
     """
 
-    value: int | float | Decimal | str | bool | datetime | date | None
+    value: int | float | Decimal | Fraction | str | bool | None
     kind: Kind
 
 
@@ -138,6 +139,21 @@ def kind_of_predicate(predicate: Predicate) -> Kind:
     if isinstance(predicate, Column | Constant | Arithmetic | Negative):
         return predicate.kind
     return Kind.BOOLEAN
+
+
+def replaced(predicate: Predicate, replacement: Callable[[Predicate], Predicate | None]) -> Predicate:
+    """Return a predicate with those parts replaced, the largest first, for which there is a replacement."""
+    found = replacement(predicate)
+    if found is not None:
+        return found
+    parts: dict[str, object] = {}
+    for field in fields(predicate):
+        part = getattr(predicate, field.name)
+        if isinstance(part, Predicate):
+            parts[field.name] = replaced(part, replacement)
+        elif isinstance(part, tuple):
+            parts[field.name] = tuple(replaced(one, replacement) if isinstance(one, Predicate) else one for one in part)
+    return replace(predicate, **parts) if parts else predicate
 
 
 # Formulas: what to look for.

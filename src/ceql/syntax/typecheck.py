@@ -7,7 +7,7 @@ numeric columns of different kinds compare as doubles; integers compute in 64 bi
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, NoReturn
 
@@ -16,6 +16,7 @@ from ceql.syntax import ast, plan
 from ceql.syntax.mistakes import Mistake
 from ceql.syntax.patterns import PatternError, like_to_regex, portable_regex
 from ceql.syntax.plan import kind_of_predicate
+from ceql.syntax.times import nanoseconds, read_moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -215,16 +216,14 @@ def _as_doubles(left: plan.Predicate, right: plan.Predicate) -> bool:
 
 
 def _time_constant(value: str, kind: Kind, node: ast.Predicate) -> plan.Constant:
-    """Return a timestamp or date from its ISO form; where it names no zone, UTC is meant."""
+    """Return a timestamp or date from its ISO form, exactly; where it names no zone, UTC is meant."""
     try:
         if kind is Kind.DATE:
-            return plan.Constant(date.fromisoformat(value), kind)
-        moment = datetime.fromisoformat(value)
-    except ValueError:
+            return plan.Constant(nanoseconds(date.fromisoformat(value)), kind)
+        moment, has_zone = read_moment(value)
+    except (ValueError, OverflowError):
         raise Mistake(f"'{value}' is not a {kind.value}", node.span, f"write it like '{_EXAMPLES[kind]}'") from None
-    if kind is Kind.TIMESTAMP:
-        return plan.Constant(moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC), kind)
-    if moment.tzinfo is not None:
+    if has_zone and kind is Kind.LOCAL_TIMESTAMP:
         raise Mistake(f"'{value}' names a zone, but the attribute has none", node.span, "leave the zone out")
     return plan.Constant(moment, kind)
 

@@ -1,0 +1,109 @@
+"""Which regular expressions Java can be asked.
+
+Java's matcher goes back wherever it had a choice, and takes stack for repeated groups: `a*a*a*b` takes the fourth power
+of the text's length, `(a|b)*` ends the JVM on some thousand characters. What it may
+spend is estimated here, from above.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+MAX_REGEX = 1000
+"""Characters of the longest regular expression that is given to Java, which takes stack for each."""
+
+MAX_STEPS = 1000
+"""Most steps that Java may take for a regular expression at each character of the text."""
+
+
+def is_safe_in_java(regex: str) -> bool:
+    """Whether Java looks for a portable regular expression in linear time, on a stack that does not grow with the text.
+
+    Java begins at every character of the text, unless the expression begins with `^`.
+    """
+    effort = None if len(regex) > MAX_REGEX else _Efforts(regex).read()
+    if effort is None or effort.steps > MAX_STEPS:
+        return False
+    is_anchored = regex.startswith("^") and not effort.has_alternatives
+    return effort.power <= (1 if is_anchored else 0)
+
+
+@dataclass(frozen=True)
+class _Effort:
+    """At most how often a matcher that goes back takes a step, and in how many ways it comes to the end.
+
+    Both are multiplied by as many lengths of the text as `power` and `ways_power` say.
+    """
+
+    steps: int = 0
+    power: int = 0
+    ways: int = 1
+    ways_power: int = 0
+    has_alternatives: bool = False
+
+    def then(self, other: _Effort) -> _Effort:
+        """Return the effort for one thing after another, which is tried again for each way to read the first."""
+        steps, power = self.steps + self.ways * other.steps, max(self.power, self.ways_power + other.power)
+        ways, ways_power = self.ways * other.ways, self.ways_power + other.ways_power
+        return _Effort(steps, power, ways, ways_power, self.has_alternatives)
+
+    def otherwise(self, other: _Effort) -> _Effort:
+        """Return the effort for two things of which the second is tried where the first leads nowhere."""
+        power, ways_power = max(self.power, other.power), max(self.ways_power, other.ways_power)
+        return _Effort(self.steps + other.steps, power, self.ways + other.ways, ways_power, has_alternatives=True)
+
+
+class _Efforts:
+    """Reads a portable regular expression for what Java may spend on it."""
+
+    def __init__(self, regex: str) -> None:
+        self.tokens = list(_TOKENS.finditer(regex))
+        self.at = 0
+
+    def read(self) -> _Effort | None:
+        """Return the effort for all up to the end, or up to the end of a group; None where a group is repeated."""
+        done: _Effort | None = None
+        branch = _Effort()
+        while self.at < len(self.tokens) and self.tokens[self.at]["item"] != ")":
+            token = self.tokens[self.at]
+            self.at += 1
+            if token["item"] == "|":
+                done = branch if done is None else done.otherwise(branch)
+                branch = _Effort()
+                continue
+            part = self._group(token) if token["item"] in ("(?:", "(?>") else self._repeated(token)
+            if part is None:
+                return None
+            branch = branch.then(part)
+        return branch if done is None else done.otherwise(branch)
+
+    def _group(self, opening: re.Match[str]) -> _Effort | None:
+        inner = self.read()
+        closing = self.tokens[self.at]
+        self.at += 1
+        if inner is None or closing["times"] not in ("", "?"):
+            return None
+        if opening["item"] == "(?>":
+            inner = _Effort(inner.steps, inner.power)
+        return _Effort(inner.steps + 1, inner.power, inner.ways + (closing["times"] == "?"), inner.ways_power)
+
+    def _repeated(self, token: re.Match[str]) -> _Effort:
+        times = token["times"]
+        if times in ("", "?"):
+            return _Effort(1, ways=1 + len(times))
+        low, comma, high = times.strip("{}").partition(",")
+        if times[0] == "{" and (high or not comma):
+            return _Effort(int(high or low), ways=int(high or low) - int(low) + 1)
+        least = int(low) if times[0] == "{" else int(times == "+")
+        if self.at == len(self.tokens):
+            # At the end of the expression the least will do.
+            return _Effort(least + 1)
+        return _Effort(least + 1, power=1, ways_power=1)
+
+
+_TOKENS = re.compile(
+    r"(?P<item>\\(?:x..|.)|\[(?:\\.|[^\]\\])*\]|\(\?[:>]|.)(?P<times>(?:[*+?]|\{[0-9]+(?:,[0-9]*)?\})?)\??",
+    re.DOTALL,
+)
+"""A character, class or parenthesis, and how often it is repeated."""

@@ -1,0 +1,66 @@
+"""Times as exact numbers: nanoseconds since 1970, which every unit that columns have divides or is a multiple of.
+
+Python's own times end at microseconds, so constants are not kept as such.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
+
+from ceql.schema import Kind
+
+NANOSECONDS_PER_DAY = 24 * 3600 * 10**9
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_BEYOND_MICROSECONDS = re.compile(r"\d{4}-?(?:\d\d-?\d\d|W\d\d(?:-?\d)?).[\d:]*[.,]\d{6}(\d+)")
+
+
+def nanoseconds(time: date) -> int:
+    """Return a date or a moment as nanoseconds since 1970; a moment without zone is taken as one in UTC.
+
+    >>> nanoseconds(date(1970, 1, 2)), nanoseconds(datetime(1969, 12, 31, 23, 59, 59, 999999))
+    (86400000000000, -1000)
+    """
+    if not isinstance(time, datetime):
+        return (time - _EPOCH.date()).days * NANOSECONDS_PER_DAY
+    elapsed = (time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH
+    return ((elapsed.days * 86400 + elapsed.seconds) * 10**6 + elapsed.microseconds) * 1000
+
+
+def read_moment(text: str) -> tuple[int | Fraction, bool]:
+    """Return the moment that ISO text gives, however fine, and whether it names a zone; `ValueError` if it is none.
+
+    >>> read_moment("1970-01-01 00:00:01.00000000025")
+    (Fraction(4000000001, 4), False)
+    """
+    moment = datetime.fromisoformat(text)
+    found: int | Fraction = nanoseconds(moment)
+    finer = _BEYOND_MICROSECONDS.match(text)
+    if finer is not None:
+        digits = finer[1].rstrip("0")
+        found += Fraction(int(digits or "0") * 1000, 10 ** len(digits))
+    if not nanoseconds(date.min) <= found < nanoseconds(date.max) + NANOSECONDS_PER_DAY:
+        raise ValueError("beyond the years from 1 to 9999")
+    return int(found) if found.denominator == 1 else found, moment.tzinfo is not None
+
+
+def write_time(time: int | Fraction, kind: Kind) -> str:
+    """Return a time of a kind in its ISO form.
+
+    >>> write_time(1_000_000_001, Kind.TIMESTAMP), write_time(-1, Kind.LOCAL_TIMESTAMP), write_time(0, Kind.DATE)
+    ('1970-01-01 00:00:01.000000001+00:00', '1969-12-31 23:59:59.999999999', '1970-01-01')
+    """
+    seconds, rest = divmod(Fraction(time), 10**9)
+    moment = _EPOCH + timedelta(seconds=int(seconds))
+    if kind is Kind.DATE:
+        return str(moment.date())
+    digits = ""
+    while rest:
+        digit, rest = divmod(rest * 10, 10**9)
+        digits += str(int(digit))
+    # Microseconds are written in full, as Python writes them.
+    fraction = "." + digits.ljust(6, "0") if digits else ""
+    zone = "+00:00" if kind is Kind.TIMESTAMP else ""
+    return f"{moment:%Y-%m-%d %H:%M:%S}".rjust(19, "0") + fraction + zone
