@@ -80,6 +80,9 @@ _KIND_TESTS = (
 
 Attributes = Mapping[str, pa.DataType]
 
+EventType = tuple[str, str]
+"""A stream's name and the name of one of its event types."""
+
 
 @dataclass(frozen=True)
 class Stream:

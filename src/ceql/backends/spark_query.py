@@ -16,10 +16,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own documentation writes it
 from pyspark.sql.pandas.types import from_arrow_type
 
-from ceql.automaton.lazy import Alphabet
 from ceql.backends.spark_predicates import quoted, row_conditions
 from ceql.engine.batch import check_type_column, missing_column, stream_of, unlike_columns
-from ceql.engine.classes import columns_of
 from ceql.engine.matches import SHAPES, Shape, result_schema
 from ceql.errors import DataError
 from ceql.query import Query, compile
@@ -233,12 +231,10 @@ def _columns_seen(
     """Return the columns on which the result may depend. Rows that are equal in all of them are interchangeable."""
     if shape == "events":
         return list(columns)
-    asked = {name for guard in Alphabet.of(query.automaton).guards for one in guard for name in columns_of(one)}
     shown = {name for variable in query.plan.variables for name, _ in variable.attributes}
-    # Tasks bind the query once more, and what it declares must be there.
-    events = [event for stream in query.tree.declarations for event in stream.events]
-    declared = {attribute.name.text for event in events for attribute in event.attributes}
-    seen = {*asked, *shown, *declared, *order, *query.plan.partition_by, type_column, query.plan.bounds}
+    # Tasks bind the query once more: what it names and declares must be there, also where the automaton needs it not.
+    declared = {name for attributes in query.plan.declared.values() for name in attributes}
+    seen = {*query.plan.named, *shown, *declared, *order, type_column, query.plan.bounds}
     return [name for name in columns if name in seen]
 
 

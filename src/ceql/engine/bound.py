@@ -96,7 +96,7 @@ class Bound:
         builder = SharedBuilder if shares_events else ResultBuilder
         self.builder = builder(shape, bound, self.schema, id_columns)
         self.history = History(self._stored) if shape != "positions" else None
-        self._lacking = _lacking(query)
+        self._lacking = _lacking(bound, set(schema.names))
         self._history_limit, self._bytes_limit = MIN_HISTORY, MIN_HISTORY_BYTES
         self._keys_limit = MIN_KEYS
         # PERF: allocated once; fresh arrays of this size come from the system page by page.
@@ -207,7 +207,9 @@ class Bound:
         """Yield the matches that the rows of one record batch complete."""
         state = self.recognizer.state
         first_row = state.n_events
-        part = self._without_lacking(self._as_stored(part), streams)
+        part = self._as_stored(part)
+        types = None if self.type_column is None else part.column(self.type_column)
+        part = self._without_lacking(part, types, streams)
         if self.history is not None:
             self.history.append(first_row, part)
         times, is_timed = self._times(part, first_row)
@@ -222,7 +224,7 @@ class Bound:
             count_events(slots, counts, times)
         for begin in range(0, len(part), BLOCK):
             own = slice(begin, min(begin + BLOCK, len(part)))
-            n_kept = self._encode(self._columns(part, streams, own), own.stop - own.start, is_timed[own])
+            n_kept = self._encode(self._columns(part, types, streams, own), own.stop - own.start, is_timed[own])
             symbols, rows = self._symbols[:n_kept], self._rows[:n_kept]
             own_slots = slots[own]
             if self.keys is not None:
@@ -287,31 +289,35 @@ class Bound:
         self.recognizer.state.make_room_for_keys(self.keys.n_keys)
         return slots
 
-    def _columns(self, part: pa.RecordBatch, streams: IntArray | None, own: slice) -> Columns:
+    def _columns(self, part: pa.RecordBatch, types: pa.Array | None, streams: IntArray | None, own: slice) -> Columns:
         begin, end = own.start, own.stop
         sources = self.query.plan.sources
-        types = sources[0] if self.type_column is None else part.column(self.type_column).slice(begin, end - begin)
+        own_types = sources[0] if types is None else types.slice(begin, end - begin)
         arrays = {name: part.column(name).slice(begin, end - begin) for name in self.read}
         if streams is None:
-            return Columns(arrays, types)
-        if self.type_column is None:
-            types = pa.DictionaryArray.from_arrays(pa.array(streams[begin:end]), pa.array(list(sources)))
-        return Columns(arrays, types, streams[begin:end], sources)
+            return Columns(arrays, own_types)
+        if types is None:
+            own_types = pa.DictionaryArray.from_arrays(pa.array(streams[begin:end]), pa.array(list(sources)))
+        return Columns(arrays, own_types, streams[begin:end], sources)
 
-    def _without_lacking(self, part: pa.RecordBatch, streams: IntArray | None) -> pa.RecordBatch:
-        """Return the rows with NULL in every attribute that an event's declared type lacks."""
+    def _without_lacking(
+        self, part: pa.RecordBatch, types: pa.Array | None, streams: IntArray | None
+    ) -> pa.RecordBatch:
+        """Return the rows with NULL in every attribute that an event's type lacks."""
         if not self._lacking:
             return part
-        columns = {name: part.column(name) for name in part.schema.names}
-        if self.type_column is None:
-            numbers = np.zeros(len(part), np.int32) if streams is None else streams
+        numbers = np.zeros(len(part), np.int32) if streams is None else streams
+        if types is None:
             types = pa.array(list(self.query.plan.sources)).take(pa.array(numbers))
-        else:
-            types = part.column(self.type_column)
-            types = types.cast(pa.string()) if pa.types.is_dictionary(types.type) else types
-        for name, having in self._lacking.items():
-            has = pc.is_in(types, value_set=pa.array(sorted(having), types.type))
-            columns[name] = pc.if_else(has, columns[name], pa.scalar(None, columns[name].type))
+        types = types.cast(types.type.value_type) if pa.types.is_dictionary(types.type) else types
+        columns = {name: part.column(name) for name in part.schema.names}
+        for lacking, names in self._lacking.items():
+            is_lacking: Any = False
+            for number, of_stream in lacking:
+                found = pc.is_in(types, value_set=pa.array(sorted(of_stream), types.type))
+                is_lacking |= found.to_numpy(zero_copy_only=False) & (numbers == number)
+            for name in names:
+                columns[name] = pc.if_else(pa.array(is_lacking), pa.scalar(None, columns[name].type), columns[name])
         return pa.record_batch(list(columns.values()), schema=part.schema)
 
     def expire(self, now: Any) -> None:
@@ -402,12 +408,13 @@ def _plain(data_type: pa.DataType) -> pa.DataType:
     return data_type.value_type if pa.types.is_dictionary(data_type) else data_type
 
 
-def _lacking(query: Query) -> dict[str, set[str]]:
-    """Return, for each attribute that only some declared event types have, those that have it."""
-    declared = [event for stream in query.tree.declarations for event in stream.events]
-    having: dict[str, set[str]] = {}
-    for event in declared:
-        for attribute in event.attributes:
-            having.setdefault(attribute.name.text, set()).add(event.name.text)
-    everything = {event.name.text for event in declared}
-    return {name: types for name, types in having.items() if types != everything}
+def _lacking(query: plan.Plan, columns: set[str]) -> dict[frozenset[tuple[int, frozenset[str]]], list[str]]:
+    """Return the columns that some event types lack, by these types: numbers of streams with names of types."""
+    types: dict[str, dict[int, set[str]]] = {}
+    for stream, event_type in query.declared:
+        for name in query.lacked_by(stream, event_type) & columns:
+            types.setdefault(name, {}).setdefault(query.sources.index(stream), set()).add(event_type)
+    found: dict[frozenset[tuple[int, frozenset[str]]], list[str]] = {}
+    for name, by_stream in types.items():
+        found.setdefault(frozenset((number, frozenset(one)) for number, one in by_stream.items()), []).append(name)
+    return found
