@@ -38,8 +38,8 @@ from ceql.automaton.cea import Guard
 from ceql.automaton.lazy import Alphabet
 from ceql.automaton.needed import needed_guards
 from ceql.automaton.predicates import Event, evaluate
+from ceql.automaton.properties import sees_every_event
 from ceql.engine.classes import columns_of
-from ceql.engine.recognizer import may_drop_irrelevant
 from ceql.query import Query
 from ceql.schema import Kind, kind_of
 from ceql.syntax import plan
@@ -85,7 +85,7 @@ def row_conditions(
         types: the columns of the DataFrame.
         stream_column: the column that holds the names of streams, where there are several.
     """
-    if isinstance(query.plan.window, plan.EventsWindow) or not may_drop_irrelevant(query.automaton):
+    if sees_every_event(query.plan, query.automaton):
         return None, ()
     guards = Alphabet.of(query.automaton).guards
     rows = Translation(type_column, types, stream_column)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from ceql.automaton.lazy import Alphabet, DetState
 from ceql.automaton.passes import collapse_labels, simplify
+from ceql.automaton.properties import event_types, sees_every_event
 from ceql.engine.batch import check_type_column
 from ceql.engine.chunk import Chunk
 from ceql.engine.classes import Columns, columns_of
@@ -20,11 +21,12 @@ from ceql.engine.kernel import KEY, UNION
 from ceql.engine.keys import NO_KEY, KeyEncoder, count_events
 from ceql.engine.matches import Ordinals, ResultBuilder, Shape, as_type, result_schema
 from ceql.engine.measure import Measure
-from ceql.engine.recognizer import Events, Recognizer, check_size, may_drop_irrelevant
+from ceql.engine.recognizer import Events, Recognizer, check_size
 from ceql.engine.shared import SharedBuilder, shared_schema
 from ceql.engine.snapshot import Content
 from ceql.engine.state import MIN_NODES
 from ceql.engine.symbols import SymbolEncoder
+from ceql.engine.ties import Ties
 from ceql.errors import DataError
 from ceql.query import Query
 from ceql.syntax import plan
@@ -57,6 +59,7 @@ class Bound:
         shape: Shape,
         type_column: str | None,
         time_column: str | None,
+        order: tuple[str, ...] = (),
         id_columns: tuple[str, ...] = (),
         shares_events: bool = False,
         **options: Any,
@@ -79,7 +82,10 @@ class Bound:
         self.clock = None if is_measured or time_column is None else Measure.ordering(time_column, self._stored)
         self.keys = KeyEncoder(len(bound.partition_by)) if bound.partition_by else None
         self.counts_events_by_key = isinstance(bound.window, plan.EventsWindow) and self.keys is not None
-        self.may_drop = may_drop_irrelevant(automaton) and not isinstance(bound.window, plan.EventsWindow)
+        self.may_drop = not sees_every_event(bound, automaton)
+        self.ties = Ties(() if self.may_drop else order)
+        self.types_named = event_types(query.automaton)
+        self.types_seen: set[str] = set()
         self.recognizer = Recognizer(
             automaton,
             bound.strategy,
@@ -209,7 +215,9 @@ class Bound:
         first_row = state.n_events
         part = self._as_stored(part)
         types = None if self.type_column is None else part.column(self.type_column)
+        self._see_types(part, types, streams)
         part = self._without_lacking(part, types, streams)
+        self.ties.read(part, streams)
         if self.history is not None:
             self.history.append(first_row, part)
         times, is_timed = self._times(part, first_row)
@@ -232,6 +240,7 @@ class Bound:
                     own_slots[rows] if self.counts_events_by_key else self._slots(part.slice(begin, BLOCK), rows)
                 )
                 n_kept = keep_keyed(own_slots, symbols, rows)
+            self.ties.count(begin, rows[:n_kept], own_slots[:n_kept])
             if n_kept:
                 events = Events(symbols[:n_kept], rows[:n_kept], first_row + begin, times[own], own_slots[:n_kept])
                 for chunk in self.recognizer.run(events, self.encoder.masks, is_read=is_read()):
@@ -260,6 +269,21 @@ class Bound:
         for key in keys:
             is_kept = is_kept & pc.is_valid(key).to_numpy(zero_copy_only=False)
         return len(part) - int(is_kept.sum())
+
+    def _see_types(self, part: pa.RecordBatch, types: pa.Array | None, streams: IntArray | None) -> None:
+        """Note which event types there are, as long as one in the query has not come and nothing was found."""
+        if self.recognizer.state.n_matches or self.types_named <= self.types_seen or not len(part):
+            return
+        if types is None:
+            numbers = [0] if streams is None else np.unique(streams).tolist()
+            self.types_seen.update(self.query.plan.sources[number] for number in numbers)
+            return
+        different = types.unique()
+        if pa.types.is_dictionary(different.type):
+            different = different.dictionary_decode()
+        # What is not UTF-8 is no type of a query, but may be shown.
+        values = different.drop_null().cast(pa.large_binary()).to_pylist()
+        self.types_seen.update(value.decode("utf-8", "replace") for value in values)
 
     def _as_stored(self, part: pa.RecordBatch) -> pa.RecordBatch:
         """Return the columns of the first batch, in the types that they are kept in."""
@@ -365,6 +389,7 @@ class Bound:
             room[: len(kept)] = kept
             setattr(state, name, room)
         self.keys.keep_only(is_live)
+        self.ties.begin_anew()
 
     def forget(self) -> None:
         """Let go of keys and rows that no open match needs, once there are many."""

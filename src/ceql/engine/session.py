@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ceql.automaton.lazy import DEFAULT_CAPACITY
 from ceql.engine import batch as batches
+from ceql.engine import notes
 from ceql.engine import snapshot as snapshots
 from ceql.engine.bound import Bound
 from ceql.engine.matches import SHAPES, Matches, Shape, result_schema
@@ -88,6 +89,7 @@ class Session:
         self._draft = query if isinstance(query, Query) else _compiled(query, None, (), time_column, ())
         self.options = {"max_state_bytes": max_state_bytes, "capacity": memo_capacity, "chunk": chunk_size}
         self.collects_always = False
+        self.warns = True
         self._bound: Bound | None = None
         self._unread: Iterator[Any] | None = None
         self._is_read = True
@@ -289,6 +291,7 @@ class Session:
             shape=self.shape,
             type_column=self.type_column,
             time_column=time_column,
+            order=tuple(self._sort_columns(schema)),
             id_columns=self.id_columns,
             shares_events=self.shares_events,
             collects_always=self.collects_always,
@@ -299,6 +302,7 @@ class Session:
         self, bound: Bound, parts: Iterator[pa.RecordBatch], streams: IntArray | None
     ) -> Iterator[tuple[int, Callable[[], pa.RecordBatch]]]:
         before, was_bound = bound.copy_state(), self._bound
+        n_tied = bound.ties.n_events
         self._bound = bound
         try:
             done = 0
@@ -312,8 +316,24 @@ class Session:
             raise
         except BaseException:
             bound.restore_state(before)
+            bound.ties.begin_anew()
+            bound.ties.n_events = n_tied
             self._bound = was_bound
             raise
+        if self.warns and (note := self.tied_events()) is not None:
+            self.warns = False
+            notes.warn(note)
+
+    def tied_events(self) -> str | None:
+        """Return how many events tie, where the matches depend on their order; None if none do."""
+        ties = None if self._bound is None else self._bound.ties
+        return notes.tied_events(ties.n_events, ties.order) if ties is not None and ties.n_events else None
+
+    def unseen_types(self) -> str | None:
+        """Return which event types in the query never came; None if all did, matches were found, or nothing came."""
+        if self._bound is None or not self.stats.events or self.stats.matches:
+            return None
+        return notes.unseen_types(self._bound.types_named, self._bound.types_seen)
 
 
 @lru_cache(maxsize=32)
