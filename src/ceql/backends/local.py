@@ -19,7 +19,7 @@ def match(
     *,
     type_column: str | None = "type",
     time_column: str | None = None,
-    order_by: Sequence[str] = (),
+    order_by: str | Sequence[str] = (),
     shape: Shape = "matches",
     sort: bool = False,
     max_state_bytes: int | None = None,

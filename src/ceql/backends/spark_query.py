@@ -21,7 +21,7 @@ from ceql.engine.batch import check_type_column, missing_column, stream_of, unli
 from ceql.engine.matches import SHAPES, Shape, result_schema
 from ceql.errors import DataError
 from ceql.query import Query, compile
-from ceql.schema import Kind, Schema, kind_of
+from ceql.schema import Kind, Schema, column_names, kind_of
 from ceql.syntax import plan as plans
 from ceql.syntax.parser import parse
 
@@ -79,7 +79,7 @@ def prepare(
     *,
     type_column: str | None,
     time_column: str | None,
-    order_by: Sequence[str],
+    order_by: str | Sequence[str],
     shape: Shape,
 ) -> Prepared:
     """Return a query bound to DataFrames, or raise what can be known to be wrong before anything runs."""
@@ -93,7 +93,7 @@ def prepare(
     text = query if isinstance(query, str) else query.text
     if isinstance(query, Query):
         time_column, order_by = time_column or query.time_column, order_by or query.order_by
-    order_by = (order_by,) if isinstance(order_by, str) else tuple(order_by)
+    order_by = column_names(order_by)
     sources = [name.text for name in parse(text).sources]
     frame = _one_frame(events, sources)
     types = {name: one for name, one in Schema.of(frame.schema).streams[0].columns.items() if name != STREAM}

@@ -19,6 +19,7 @@ from ceql.engine.matches import SHAPES, Matches, Shape, result_schema
 from ceql.engine.recognizer import DEFAULT_CHUNK
 from ceql.errors import DataError, QueryError, SnapshotError, listing
 from ceql.query import Query, compile
+from ceql.schema import column_names
 from ceql.syntax import plan
 from ceql.version import __version__
 
@@ -65,7 +66,7 @@ class Session:
         shape: Shape = "matches",
         type_column: str | None = "type",
         time_column: str | None = None,
-        order_by: Sequence[str] = (),
+        order_by: str | Sequence[str] = (),
         stream_column: str | None = None,
         id_columns: Sequence[str] = (),
         shares_events: bool = False,
@@ -80,7 +81,7 @@ class Session:
         self.shape: Shape = shape
         self.type_column = type_column
         self.time_column = time_column
-        self.order_by = (order_by,) if isinstance(order_by, str) else tuple(order_by)
+        self.order_by = column_names(order_by)
         self.stream_column = stream_column
         self.id_columns = tuple(id_columns)
         self.shares_events = shares_events
