@@ -15,7 +15,7 @@ PAGE = Path(__file__).parent / "api.md"
 MODULES = {
     "ceql": ["match", "compile", "Query", "Matches", "Match", "Session", "Schema"],
     "ceql.spark": ["match", "matcher", "explain", "session"],
-    "errors": ["CeqlError", "QueryError", "DataError", "SnapshotError"],
+    "errors": ["CeqlError", "QueryError", "DataError", "SnapshotError", "CeqlWarning"],
 }
 """The names of each section, the most used first; a public name that is missing here is an error."""
 

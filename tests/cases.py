@@ -56,20 +56,9 @@ class Case:
         return ceql.compile(self.query, schema, time_column=self.time_column)
 
     def stream(self, query: ceql.Query) -> list[dict[str, Any]]:
-        """The events that the query sees: those of the streams in FROM, attributes that a type lacks left out."""
+        """The events that the query sees: those of the streams in FROM."""
         read = {name.text for name in query.tree.sources}
-        declared = {
-            (stream.name.text, event.name.text): {"type", "stream", *(part.name.text for part in event.attributes)}
-            for stream in query.tree.declarations
-            for event in stream.events
-        }
-        only = query.tree.sources[0].text
-        seen = []
-        for event in self.events:
-            if event.get("stream", only) in read:
-                known = declared.get((event.get("stream", only), event["type"]), event)
-                seen.append({name: value for name, value in event.items() if name in known})
-        return seen
+        return [event for event in self.events if event.get("stream") is None or event["stream"] in read]
 
 
 def load() -> list[Case]:

@@ -29,7 +29,7 @@ def recognise(
 ) -> list[Completed]:
     """Feed parts of a stream to a session; fail if a match comes out twice or out of order."""
     session = Session(query, shape=shape, **options)  # type: ignore[arg-type]
-    session.collects_always = collects_always
+    session.collects_always, session.warns = collects_always, False
     found: list[tuple[int, Valuation]] = []
     for part in parts:
         matches = session.feed(part)
@@ -41,7 +41,7 @@ def recognise(
             found += _valuations(chunk, bound.recognizer.memo.labels)
         if restores:
             session = Session.restore(query, session.snapshot(), shape=shape, **options)
-            session.collects_always = collects_always
+            session.collects_always, session.warns = collects_always, False
     ends = [end for end, _ in found]
     assert ends == sorted(ends), "matches come by completing event"
     by_end: dict[int, list[Valuation]] = defaultdict(list)

@@ -23,6 +23,9 @@ from ceql.syntax.ast import Consumption, Strategy
 
 Event = dict[str, Any]
 
+TYPE, STREAM = "\0type", "\0stream"
+"""Where `as_declared` puts an event's type and stream, which a column of that name may not tell."""
+
 
 class Valuation(NamedTuple):
     """An interval of positions and the pairs (variable, position) that hold."""
@@ -51,10 +54,11 @@ def recognise(
 
     `columns` are the variables that SELECT * shows.
     """
+    events = as_declared(query, events)
     partitions: dict[Any, list[int]] = defaultdict(list)
     for row, event in enumerate(events):
         key = tuple(_key(event.get(name.text)) for name in query.partition_by)
-        if None not in key:
+        if None not in key and _is_measured(query.window, event, time_column):
             partitions[key].append(row)
 
     by_end: dict[int, frozenset[Valuation]] = {}
@@ -90,6 +94,34 @@ def recognise(
     return completed
 
 
+def as_declared(query: ast.Query, events: list[Event]) -> list[Event]:
+    """Return events with the attributes that they have, beside their type and stream.
+
+    A type that its stream declares has the attributes of the declaration, whatever the row carries; any other type has
+    every column of the row.
+    """
+    declared = {
+        (stream.name.text, event.name.text): {attribute.name.text for attribute in event.attributes}
+        for stream in query.declarations
+        for event in stream.events
+    }
+    seen = []
+    for event in events:
+        stream = event.get("stream")
+        known = declared.get((stream or query.sources[0].text, event["type"]), event)
+        attributes = {name: value for name, value in event.items() if name in known}
+        seen.append({**attributes, TYPE: event["type"], STREAM: stream})
+    return seen
+
+
+def _is_measured(window: ast.Window | None, event: Event, time_column: str | None) -> bool:
+    """Whether an event has what the window measures; without it, it is in no stream."""
+    if not isinstance(window, ast.AttributeWindow | ast.DurationWindow):
+        return True
+    value = event.get(window.attribute.text if window.attribute else time_column)
+    return value is not None and value == value
+
+
 def _key(value: Any) -> Any:
     if isinstance(value, float) and math.isnan(value):
         return "NaN"
@@ -106,8 +138,8 @@ def valuations(formula: ast.Formula, stream: list[Event]) -> set[Valuation]:
             return {
                 Valuation(at, at, frozenset({(formula.event_type.text, at)}))
                 for at, event in enumerate(stream)
-                if event["type"] == formula.event_type.text
-                and (formula.stream is None or event.get("stream", formula.stream.text) == formula.stream.text)
+                if event.get(TYPE, event.get("type")) == formula.event_type.text
+                and (formula.stream is None or event.get(STREAM, event.get("stream")) in (None, formula.stream.text))
             }
         case ast.As():
             return {

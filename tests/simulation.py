@@ -14,7 +14,7 @@ from ceql.automaton.lazy import DEFAULT_CAPACITY, Determinizer, DetState
 from ceql.automaton.predicates import Event
 from ceql.syntax import plan
 from ceql.syntax.ast import Consumption, Strategy
-from reference import Completed, Valuation
+from reference import STREAM, TYPE, Completed, Valuation, as_declared
 
 
 class Open:
@@ -33,19 +33,20 @@ def simulate(
 ) -> list[Completed]:
     """Return what the automaton finds; fails if it finds a match twice."""
     bound = query.plan
+    events = as_declared(query.tree, events)
     determinizer = Determinizer(change(query.automaton), bound.strategy, capacity=capacity)
     open_matches: dict[Any, list[Open]] = defaultdict(list)
     rows_of: dict[Any, list[int]] = defaultdict(list)
     completed = []
     for row, event in enumerate(events):
         key = tuple(event.get(name) for name in bound.partition_by)
-        if None in key:
+        if None in key or not _is_measured(bound.window, event):
             continue
         key = tuple("NaN" if value != value else value for value in key)
         rows = rows_of[key]
         rows.append(row)
         at = len(rows) - 1
-        symbol = determinizer.alphabet.symbol(Event(event["type"], event, event.get("stream")))
+        symbol = determinizer.alphabet.symbol(Event(event[TYPE], event, event[STREAM]))
         candidates = [*open_matches[key], Open(determinizer.start, at, frozenset())]
         open_matches[key] = [
             Open(state, one.start, one.held | {(name, at) for name in label})
@@ -69,6 +70,11 @@ def simulate(
         elif bound.consumption is Consumption.PARTITION:
             open_matches[key].clear()
     return completed
+
+
+def _is_measured(window: Any, event: dict[str, Any]) -> bool:
+    value = event.get(window.attribute) if isinstance(window, plan.AttributeWindow) else 0
+    return value is not None and value == value
 
 
 def _in_window(window: Any, events: list[dict[str, Any]], first: int, last: int, distance: int) -> bool:

@@ -22,6 +22,7 @@ from ceql.syntax.ast import Consumption, Strategy
 from ceql.syntax.parser import parse
 
 SCHEMA = pa.schema([("type", pa.string()), ("x", pa.int64()), ("s", pa.string()), ("t", pa.int64()), ("k", pa.int64())])
+COLUMNS = {"x": "int", "s": "string", "t": "int", "k": "int"}
 TYPES = ("A", "B", "C")
 VARIABLES = ("u", "v", "w", "A")
 
@@ -261,6 +262,33 @@ def rich_events(draw: Draw) -> list[dict[str, Any]]:
     return [{"type": event_type, "x": None, "s": None, "t": at, "k": 0} for at, event_type in enumerate(types)]
 
 
+def atoms(formula: ast.Formula) -> frozenset[str]:
+    """Return the event types that a formula names."""
+    if isinstance(formula, ast.Atom):
+        return frozenset({formula.event_type.text})
+    return frozenset().union(*(atoms(child) for child in formula.children() if isinstance(child, ast.Formula)))
+
+
+@composite
+def declarations(draw: Draw, named: tuple[str, ...]) -> ast.StreamDeclaration:
+    """Return what CREATE STREAM may say of the types in a pattern, and perhaps of others.
+
+    One of those in the pattern has all attributes, so that each can be asked for, and all of them have a time.
+    """
+    complete = draw(any_of(*named))
+    declared = []
+    for event_type in TYPES:
+        has = set(COLUMNS) if event_type == complete else set(draw(some_of(tuple(COLUMNS))))
+        if event_type in named:
+            has.add("t")
+        if event_type in named or draw(booleans):
+            attributes = [
+                ast.AttributeDeclaration(_name(name), _name(COLUMNS[name])) for name in COLUMNS if name in has
+            ]
+            declared.append(ast.EventDeclaration(_name(event_type), tuple(attributes)))
+    return ast.StreamDeclaration(_name("S"), tuple(declared))
+
+
 windows = st.one_of(
     st.none(),
     st.just(ast.AttributeWindow(5, _name("t"))),
@@ -270,8 +298,8 @@ windows = st.one_of(
 
 
 @composite
-def queries(draw: Draw, depth: int = 5) -> ast.Query:
-    """Return a whole query; SELECT lists only variables that the formula can bind."""
+def queries(draw: Draw, depth: int = 5, *, declares: bool = False) -> ast.Query:
+    """Return a whole query, perhaps with CREATE STREAM; SELECT lists only variables that the formula can bind."""
     formula = draw(formulas(depth))
     variables = tuple(sorted(bound_variables(formula)))
     choice = draw(integers_between(0, 2))
@@ -280,7 +308,7 @@ def queries(draw: Draw, depth: int = 5) -> ast.Query:
         kept = draw(some_of(variables))
         selected = tuple(ast.Selected(_name(name)) for name in kept)
     return ast.Query(
-        (),
+        (draw(declarations(tuple(sorted(atoms(formula))))),) if declares and draw(any_of(False, False, True)) else (),
         ast.Select(draw(any_of(*Strategy)), selected),
         (_name("S"),),
         formula,

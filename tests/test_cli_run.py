@@ -202,6 +202,19 @@ def test_types_that_no_event_has_are_told_where_nothing_is_found(
     assert re.fullmatch(re.escape(note) + r"4 events, 0 matches, [\d.]+ s\n", said)
 
 
+def test_ties_on_which_matches_depend_are_told(folder: Path) -> None:
+    (folder / "q.ceql").write_text("SELECT * FROM S WHERE A : B WITHIN 9 [t]")
+    (folder / "ties.csv").write_text("type,t,id\nA,1,1\nB,1,2\nA,1,3\nB,2,4\n")
+    files = [folder / "q.ceql", "-i", folder / "ties.csv", "--engine", "local", "-o", folder / "found.jsonl"]
+    note = "note: 2 events tie with one before them in 't', and their order can change the matches; "
+    code, said = run("run", *files)
+    assert code == 0, said
+    assert said.startswith(f"{note}order_by names what orders them\n4 events, 2 matches, ")
+    code, said = run("run", *files, "--order-by", "id", "--mode", "overwrite")
+    assert code == 0, said
+    assert said.startswith("4 events, 2 matches, ")
+
+
 def test_very_many_matches_are_told_of_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ceql.cli.local.MANY", 2)
     code, said = run("run", "--engine", "local", folder / "q.ceql", "-i", folder / "events.csv", "-o", folder / "m.csv")

@@ -32,13 +32,13 @@ def by_definition(query: ceql.Query, events: Events) -> list[Completed]:
     return recognise(query.tree, events, [variable.name for variable in query.plan.variables])
 
 
-@given(strategies.queries())
+@given(strategies.queries(declares=True))
 def test_printed_query_parses_to_the_same_tree(tree: ast.Query) -> None:
     assert parse(str(tree)) == tree
 
 
 @pytest.mark.parametrize("strategy", Strategy, ids=lambda strategy: strategy.value)
-@given(tree=strategies.queries(), events=strategies.events())
+@given(tree=strategies.queries(declares=True), events=strategies.events())
 def test_automaton_finds_what_the_definitions_say(strategy: Strategy, tree: ast.Query, events: Events) -> None:
     tree = with_strategy(tree, strategy)
     assume(has_few_valuations(tree.formula, events, MAX_MATCHES))

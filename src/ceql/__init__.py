@@ -2,13 +2,14 @@
 
 from typing import Any
 
-from ceql.errors import CeqlError, DataError, QueryError, SnapshotError
+from ceql.errors import CeqlError, CeqlWarning, DataError, QueryError, SnapshotError
 from ceql.query import Query, compile
 from ceql.schema import Schema
 from ceql.version import __version__ as __version__
 
 __all__ = [
     "CeqlError",
+    "CeqlWarning",
     "DataError",
     "Match",
     "Matches",

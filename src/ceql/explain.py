@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from ceql.automaton.cea import CEA, MARK, Guard, Label
+from ceql.automaton.properties import sees_every_event
 from ceql.schema import Kind
 from ceql.syntax import ast, plan
 from ceql.syntax.ast import Consumption, Strategy, quoted_name
@@ -252,7 +253,7 @@ def explain_plan(query: plan.Plan, cea: CEA) -> str:
         ("Result columns", columns),
         ("Formula", render_tree(query.formula, "text").split("\n")),
         ("Automaton", [f"{cea.n_states} states, {len(cea.transitions)} transitions, determinized while it runs"]),
-        ("Cost", list(cost_contract(query))),
+        ("Cost", list(cost_contract(query, cea))),
     ]
     return "\n\n".join("\n".join([title, *(f"  {line}" for line in lines)]) for title, lines in sections)
 
@@ -282,7 +283,7 @@ def window_text(query: plan.Plan) -> str:
     return "none"
 
 
-def cost_contract(query: plan.Plan) -> Iterator[str]:
+def cost_contract(query: plan.Plan, cea: CEA) -> Iterator[str]:
     """Yield what is constant per event, what is not, and why."""
     yield "update: constant time per event, whatever the window and however many partial matches there are"
     yield "output: each match takes time linear in its size; none is computed before it is asked for"
@@ -295,7 +296,7 @@ def cost_contract(query: plan.Plan) -> Iterator[str]:
     if (explosion := exponential_output(query)) is not None:
         bound = f"LIMIT {query.limit} caps them" if query.limit is not None else FEWER_MATCHES
         yield f"not constant: {explosion}; {bound}"
-    if not all_events_may_be_dropped(query):
+    if sees_every_event(query, cea):
         yield "every event is read: ':', STRICT and WITHIN n EVENTS see also those that no predicate mentions"
     yield _parallelism(query)
 
@@ -357,17 +358,6 @@ def _nodes(formula: plan.Formula) -> Iterator[Tree]:
         node = pending.pop()
         yield node
         pending += _below(node)
-
-
-def all_events_may_be_dropped(query: plan.Plan) -> bool:
-    """Whether events that satisfy no predicate may be left out without changing the matches."""
-    if query.strategy is Strategy.STRICT or isinstance(query.window, plan.EventsWindow):
-        return False
-    return not any(
-        (isinstance(node, plan.Iteration) and not node.may_skip)
-        or (isinstance(node, plan.Sequence) and not all(node.may_skip))
-        for node in _nodes(query.formula)
-    )
 
 
 def _below(node: Tree) -> tuple[Tree, ...]:

@@ -12,7 +12,7 @@ from ceql.automaton.cea import CEA
 from ceql.automaton.passes import keep_gap_free, select, simplify
 from ceql.errors import CeqlError
 from ceql.explain import explain_plan, render_automaton, render_tree
-from ceql.schema import Schema
+from ceql.schema import Schema, column_names
 from ceql.syntax import ast
 from ceql.syntax.bind import bind
 from ceql.syntax.mistakes import Mistake
@@ -84,20 +84,25 @@ class Query:
 
 
 def compile(
-    text: str | PathLike[str], schema: object = None, *, time_column: str | None = None, order_by: Sequence[str] = ()
+    text: str | PathLike[str],
+    schema: object = None,
+    *,
+    time_column: str | None = None,
+    order_by: str | Sequence[str] = (),
 ) -> Query:
     """Return the compiled query, or raise `QueryError` saying what is wrong and where.
 
     Args:
         text: the query, with CREATE STREAM declarations before it if there are any; or the path of a file with it.
-        schema: what the events look like: an Arrow or Spark schema, anything that has one, or a
-            dict of them by stream. Without it, and without declarations, names and types of
-            attributes go unchecked, and the query can be explained but not run.
+        schema: what the events look like: an Arrow or Spark schema, events as `ceql.match` or
+            `ceql.spark.match` take them, or a dict of these by stream. Without it, and without
+            declarations, names and types of attributes go unchecked, and the query can be explained
+            but not run.
         time_column: the attribute that durations in WITHIN measure.
-        order_by: the attributes that order the events.
+        order_by: the attribute, or attributes, that order the events.
     """
     known = Schema.unknown() if schema is None else Schema.of(schema)
-    return _compile(query_text(text), known, time_column, tuple(order_by))
+    return _compile(query_text(text), known, time_column, column_names(order_by))
 
 
 def query_text(given: str | PathLike[str]) -> str:

@@ -8,7 +8,7 @@ types throughout; `kind_of` groups them by how they compare.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -80,6 +80,9 @@ _KIND_TESTS = (
 
 Attributes = Mapping[str, pa.DataType]
 
+EventType = tuple[str, str]
+"""A stream's name and the name of one of its event types."""
+
 
 @dataclass(frozen=True)
 class Stream:
@@ -109,7 +112,8 @@ class Schema:
         """Return a schema from whatever describes one.
 
         Accepts a `Schema`, an Arrow schema, anything with an Arrow `schema` attribute (a table,
-        a reader, a data set), a Spark schema or DataFrame, or a dict from stream names to these.
+        a reader, a data set), whatever else `ceql.match` takes (pandas, DuckDB, a list of dicts), a Spark
+        schema or DataFrame, or a dict from stream names to these. Nothing is read that could not be read again.
         """
         if isinstance(source, Schema):
             return source
@@ -133,7 +137,43 @@ class Schema:
         return any(stream.event_types is not None for stream in self.streams)
 
 
+def table_of_dicts(events: Sequence[Any], like: pa.Schema | None = None) -> pa.Table:
+    """Return events that are dicts as a table, their types taken from the values, or from `like` where it has them."""
+    if not all(isinstance(one, Mapping) for one in events):
+        raise DataError("events given as a list must all be dicts")
+    names = dict.fromkeys(name for one in events for name in one)
+    types = {} if like is None else dict(zip(like.names, like.types, strict=True))
+    columns = {}
+    for name in dict.fromkeys([*types, *names]):
+        try:
+            columns[str(name)] = pa.array([one.get(name) for one in events], types.get(name))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+            expected = f"are not all of type {types[name]}" if name in types else "have no common type"
+            raise DataError(f"the values of '{name}' {expected}: {error}") from None
+        except UnicodeEncodeError as error:
+            raise DataError(f"the values of '{name}' are not all text: {half_told(error)}") from None
+    return pa.table(columns)
+
+
+def half_told(error: UnicodeEncodeError) -> str:
+    """Return in words that text has a surrogate without its other half."""
+    return f"{error.object[error.start : error.end]!a} is half of a character"
+
+
+def column_names(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that an option names: one, or several.
+
+    >>> column_names("id"), column_names(["at", "id"])
+    (('id',), ('at', 'id'))
+    """
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
 def _columns(source: object) -> dict[str, pa.DataType]:
+    if isinstance(source, Sequence) and source and all(isinstance(one, pa.RecordBatch) for one in source):
+        source = source[0]
+    elif isinstance(source, list | tuple) and all(isinstance(one, Mapping) for one in source):
+        source = table_of_dicts(source)
     schema = source if isinstance(source, pa.Schema) else getattr(source, "schema", source)
     if isinstance(schema, pa.Schema):
         return {field.name: field.type for field in schema}
@@ -141,8 +181,11 @@ def _columns(source: object) -> dict[str, pa.DataType]:
         return {field.name: field.type for field in pa.schema(schema)}
     if hasattr(schema, "jsonValue"):
         return {field["name"]: _column_from_spark(field) for field in schema.jsonValue()["fields"]}
+    if hasattr(source, "__arrow_c_stream__"):
+        # What has a stream and no schema beside it can be asked for another stream.
+        return {field.name: field.type for field in pa.RecordBatchReader.from_stream(source).schema}
     raise CeqlError(
-        f"cannot read a schema from {type(source).__name__}: give an Arrow or Spark schema, or a dict of them"
+        f"cannot read a schema from {type(source).__name__}: give an Arrow or Spark schema, events, or a dict of them"
     )
 
 

@@ -27,7 +27,7 @@ def match(
     *,
     type_column: str | None = "type",
     time_column: str | None = None,
-    order_by: Sequence[str] = (),
+    order_by: str | Sequence[str] = (),
     shape: Shape = "matches",
     plan: PlanName = "auto",
     prune: bool | None = None,
@@ -80,7 +80,7 @@ def explain(
     *,
     type_column: str | None = "type",
     time_column: str | None = None,
-    order_by: Sequence[str] = (),
+    order_by: str | Sequence[str] = (),
     plan: PlanName = "auto",
     prune: bool | None = None,
 ) -> str:

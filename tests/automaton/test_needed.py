@@ -13,7 +13,7 @@ import strategies
 from ceql.automaton.needed import needed_guards
 from ceql.automaton.predicates import Event, holds
 from ceql.syntax import plan
-from reference import valuations
+from reference import TYPE, as_declared, valuations
 
 NEEDED = {
     "A": ["A"],
@@ -38,8 +38,8 @@ def test_what_lies_on_every_way_is_needed(pattern: str) -> None:
 @given(data=st.data())
 def test_without_a_needed_event_there_is_no_match(data: st.DataObject) -> None:
     tree = data.draw(strategies.queries(depth=4))
-    events: list[dict[str, Any]] = data.draw(strategies.events(8))
+    events: list[dict[str, Any]] = as_declared(tree, data.draw(strategies.events(8)))
     query = ceql.compile(str(tree), strategies.SCHEMA)
     for guard in needed_guards(query.automaton):
-        others = [one for one in events if not all(holds(part, Event(one["type"], one)) for part in guard)]
+        others = [one for one in events if not all(holds(part, Event(one[TYPE], one)) for part in guard)]
         assert not valuations(tree.formula, others)

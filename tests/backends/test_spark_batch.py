@@ -319,6 +319,30 @@ def test_declared_attributes_are_there_for_tasks(spark: Any, selected: str) -> N
     assert same_rows(ceql.spark.match(query, spark.createDataFrame(table)), ceql.match(query, table))
 
 
+@pytest.mark.parametrize("condition", ["s = 'a' AND FALSE", "s = 'a' AND NULL", "s = 'a' OR TRUE"])
+def test_attributes_that_cannot_matter_are_there_for_tasks(spark: Any, condition: str) -> None:
+    query = f"SELECT x[t] FROM S WHERE A ; A AS x FILTER x[{condition}]"
+    table = pa.table({"type": ["A", "A"], "t": [1, 2], "s": ["a", "b"], "w": [0, 0]})
+    found = ceql.spark.match(query, spark.createDataFrame(table), order_by="t")
+    assert len(rows_of(found)) == ceql.match(query, table, order_by="t").count()
+
+
+@pytest.mark.parametrize("pattern", ["S>A AS a ; T>A AS b FILTER b[x > 1]", "A AS a FILTER a[x IS NULL OR x = 1]"])
+def test_a_type_may_have_other_attributes_in_another_stream(spark: Any, pattern: str) -> None:
+    query = f"""
+        CREATE STREAM S {{ EVENT A {{ x: int, t: int }} }} CREATE STREAM T {{ EVENT A {{ y: int, t: int }} }}
+        SELECT * FROM S, T WHERE {pattern} WITHIN 9 [t]
+    """
+    tables = {
+        "S": pa.table({"type": ["A", "A"], "x": [1, 5], "y": [5, 5], "t": [1, 2]}),
+        "T": pa.table({"type": ["A", "A"], "x": [1, 5], "y": [5, 5], "t": [3, 4]}),
+    }
+    frames = {name: spark.createDataFrame(table) for name, table in tables.items()}
+    expected = sorted(str(plain(row)) for row in ceql.match(query, tables).to_arrow().to_pylist())
+    assert len(expected) == (0 if "S>" in pattern else 3)
+    assert sorted(str(plain(row)) for row in rows_of(ceql.spark.match(query, frames))) == expected
+
+
 # What cannot be
 
 

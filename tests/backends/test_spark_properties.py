@@ -131,9 +131,10 @@ def engine_rows(query: str, events: Events, shape: Any, order_by: list[str]) -> 
 @st.composite
 def trees(draw: Any, kind: str) -> ast.Query:
     """Return a query that can run by a plan."""
-    tree: ast.Query = draw(strategies.queries(depth=4))
+    tree: ast.Query = draw(strategies.queries(depth=4, declares=True))
     if draw(st.booleans()):
-        tree = replace(tree, formula=draw(strategies.rich_formulas(3)), select=replace(tree.select, selected=None))
+        formula = draw(strategies.rich_formulas(3))
+        tree = replace(tree, declarations=(), formula=formula, select=replace(tree.select, selected=None))
     if kind == "keys":
         tree = replace(tree, partition_by=(ast.Name("k"),))
         if tree.consumption is Consumption.ANY:

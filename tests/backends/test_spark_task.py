@@ -49,6 +49,14 @@ def test_a_task_without_rows_has_no_matches(n_batches: int) -> None:
     assert rows(recognise(iter([empty] * n_batches), QUERY, keys=["k"])) == []
 
 
+@pytest.mark.parametrize("size", [1, 100])
+def test_ties_are_told_at_the_end_of_a_task(size: int) -> None:
+    query = QUERY.replace(" ; ", " : ")
+    with pytest.warns(ceql.CeqlWarning) as caught:
+        rows(recognise(batches(TABLE, size), query, keys=["k"]))
+    assert [str(one.message).partition(",")[0] for one in caught] == ["1 event ties with one before it in 't'"]
+
+
 def test_columns_are_called_as_told() -> None:
     spark_worker = pytest.importorskip("ceql.backends.spark_worker")
     numbered = TABLE.rename_columns(["c0", "c1", "c2"])

@@ -212,6 +212,21 @@ def test_schema_of_one_table(source: object, columns: dict[str, pa.DataType]) ->
     assert not schema.is_unknown
 
 
+def test_compile_takes_what_match_takes() -> None:
+    duckdb = pytest.importorskip("duckdb")
+    table = pa.table({"type": ["A", "B"], "x": [1, 2]})
+    text = "SELECT * FROM S WHERE A AS a ; B AS b FILTER b[x > 1]"
+    expected = ceql.compile(text, table.schema).result_schema
+    relation = duckdb.sql("SELECT * FROM (VALUES ('A', 1::bigint), ('B', 2)) AS events(type, x)")
+    for events in (table, table.to_pandas(), relation, table.to_pylist(), table.to_batches(), table.to_reader()):
+        query = ceql.compile(text, events, order_by="x")
+        assert query.result_schema.field("b").equals(expected.field("b"))
+        assert query.order_by == ("x",)
+        # What was asked for its schema can still be read.
+        assert ceql.match(query, events).count() == 1
+    assert ceql.compile("SELECT * FROM S, T WHERE S>A ; T>B", {"S": table.to_pylist(), "T": relation}, order_by="x")
+
+
 def test_schema_of_a_dict_of_tables() -> None:
     schema = Schema.of({"S": READER, "T": SPARK})
     assert [stream.name for stream in schema.streams] == ["S", "T"]

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from ceql.engine.matches import Matches, Shape
+from ceql.engine.notes import warn
 from ceql.engine.session import Session
 from ceql.query import Query
 
@@ -19,7 +20,7 @@ def match(
     *,
     type_column: str | None = "type",
     time_column: str | None = None,
-    order_by: Sequence[str] = (),
+    order_by: str | Sequence[str] = (),
     shape: Shape = "matches",
     sort: bool = False,
     max_state_bytes: int | None = None,
@@ -39,7 +40,7 @@ def match(
         max_state_bytes: an error instead of more memory than this.
     """
 
-    def begin() -> Matches:
+    def begin() -> tuple[Session, Matches]:
         session = Session(
             query,
             shape=shape,
@@ -49,16 +50,23 @@ def match(
             sort=sort,
             max_state_bytes=max_state_bytes,
         )
-        return session.feed(events)
+        return session, session.feed(events)
 
     given = events.values() if isinstance(events, Mapping) else [events]
-    first = begin()
-    pending = [first]
+    session, first = begin()
+    pending = [(session, first)]
 
     def start() -> Iterator[tuple[int, Callable[[], Any]]]:
         # What can be read only once has been used up by the first reading.
         if not pending and any(isinstance(one, pa.RecordBatchReader) for one in given):
             return first.start()
-        return (pending.pop() if pending else begin()).start()
+        return _until_the_end(*(pending.pop() if pending else begin()))
 
     return Matches(first.schema, first.plan, start)
+
+
+def _until_the_end(session: Session, matches: Matches) -> Iterator[tuple[int, Callable[[], Any]]]:
+    """Yield matches, then say what never came if there were none."""
+    yield from matches.start()
+    if (note := session.unseen_types()) is not None:
+        warn(note)

@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
@@ -39,10 +39,10 @@ from ceql.automaton.cea import Guard
 from ceql.automaton.lazy import Alphabet
 from ceql.automaton.needed import needed_guards
 from ceql.automaton.predicates import Event, evaluate
+from ceql.automaton.properties import sees_every_event
 from ceql.backends.java_patterns import is_safe_in_java
 from ceql.engine.classes import columns_of
 from ceql.engine.numbers import stored_scale
-from ceql.engine.recognizer import may_drop_irrelevant
 from ceql.query import Query
 from ceql.schema import Kind, kind_of
 from ceql.syntax import plan
@@ -86,19 +86,24 @@ def row_conditions(
         types: the columns of the DataFrame.
         stream_column: the column that holds the names of streams, where there are several.
     """
-    if isinstance(query.plan.window, plan.EventsWindow) or not may_drop_irrelevant(query.automaton):
+    if sees_every_event(query.plan, query.automaton):
         return None, ()
     guards = Alphabet.of(query.automaton).guards
-    translations = [_of_guard(query, guard, Translation(type_column, types, stream_column)) for guard in guards]
-    certain = [one.weakened(guard, one.is_certain) for one, guard in zip(translations, guards, strict=True)]
-    simple = [one.weakened(guard, one.is_simple) for one, guard in zip(translations, guards, strict=True)]
+    rows = Translation(type_column, types, stream_column)
+    parts = [(guard, part, own) for guard in guards for part, own in _by_attributes(query.plan, guard, rows)]
+    translations = [own for _, _, own in parts]
+    certain = [own.weakened(part, own.is_certain) for _, part, own in parts]
+    simple = [own.weakened(part, own.is_simple) for _, part, own in parts]
     # PERF: a Column takes milliseconds to make, so those of the guards serve for both.
     conditions = _conditions(translations, certain)
     exact = _any_of(conditions)
     at_scan = None if simple == certain else _any_of(_conditions(translations, simple))
-    of_guard = dict(zip(guards, conditions, strict=True))
-    needed = tuple(one for guard in needed_guards(query.automaton) if (one := of_guard[guard]) is not None)
-    return exact if exact is None or at_scan is None else at_scan & exact, needed
+    of_guard: dict[Guard, list[Column | None]] = {}
+    for (guard, _, _), condition in zip(parts, conditions, strict=True):
+        of_guard.setdefault(guard, []).append(condition)
+    needed = [_any_of(of_guard[guard]) for guard in needed_guards(query.automaton)]
+    row_filter = exact if exact is None or at_scan is None else at_scan & exact
+    return row_filter, tuple(one for one in needed if one is not None)
 
 
 def predicate_column(
@@ -116,14 +121,22 @@ def predicate_column(
     return Translation(type_column, types, stream_column).condition(predicate)
 
 
-def _of_guard(query: Query, guard: Guard, rows: Translation) -> Translation:
-    """Return a translation without the attributes that the guard's event type lacks: NULL, whatever the row has."""
-    declared = [event for stream in query.tree.declarations for event in stream.events]
-    asked = {one.event_type for one in guard if isinstance(one, plan.HasType)}
-    own = {attribute.name.text for event in declared if event.name.text in asked for attribute in event.attributes}
-    lacking = {attribute.name.text for event in declared for attribute in event.attributes} - own
-    types = {name: data_type for name, data_type in rows.types.items() if name not in lacking}
-    return Translation(rows.type_column, types, rows.stream_column)
+def _by_attributes(query: plan.Plan, guard: Guard, rows: Translation) -> Iterator[tuple[Guard, Translation]]:
+    """Yield guards that together ask what one asks, each with a translation that knows which attributes are NULL.
+
+    A type may have other attributes in one stream than in another: then there is a guard for each stream.
+    """
+    asked = next((one for one in guard if isinstance(one, plan.HasType)), None)
+    if asked is None:
+        yield guard, rows
+        return
+    streams = query.sources if asked.stream is None else (asked.stream,)
+    lacked = {stream: query.lacked_by(stream, asked.event_type) for stream in streams}
+    if len(set(lacked.values())) == 1:
+        yield guard, rows.without(lacked[streams[0]])
+        return
+    for stream in streams:
+        yield (guard - {asked}) | {plan.HasType(asked.event_type, stream)}, rows.without(lacked[stream])
 
 
 def _conditions(translations: list[Translation], predicates: list[plan.Predicate | None]) -> list[Column | None]:
@@ -143,6 +156,10 @@ class Translation:
     type_column: str | None
     types: Mapping[str, pa.DataType]
     stream_column: str | None
+
+    def without(self, names: Collection[str]) -> Translation:
+        """Return a translation for rows in which some columns are NULL, whatever they hold."""
+        return replace(self, types={name: one for name, one in self.types.items() if name not in names})
 
     def condition(self, predicate: plan.Predicate, *, is_negated: bool = False) -> Column:
         """Return a predicate, or its negation, as a boolean Column.

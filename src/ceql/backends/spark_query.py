@@ -17,14 +17,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own documentation writes it
 from pyspark.sql.pandas.types import from_arrow_type
 
-from ceql.automaton.lazy import Alphabet
 from ceql.backends.spark_predicates import quoted, row_conditions
 from ceql.engine.batch import check_type_column, missing_column, stream_of, unlike_columns
-from ceql.engine.classes import columns_of
 from ceql.engine.matches import SHAPES, Shape, result_schema
 from ceql.errors import DataError
 from ceql.query import Query, compile, query_text
-from ceql.schema import Kind, Schema, kind_of
+from ceql.schema import Kind, Schema, column_names, kind_of
 from ceql.syntax import plan as plans
 from ceql.syntax.parser import parse
 
@@ -82,7 +80,7 @@ def prepare(
     *,
     type_column: str | None,
     time_column: str | None,
-    order_by: Sequence[str],
+    order_by: str | Sequence[str],
     shape: Shape,
 ) -> Prepared:
     """Return a query bound to DataFrames, or raise what can be known to be wrong before anything runs."""
@@ -96,7 +94,7 @@ def prepare(
     text = query.text if isinstance(query, Query) else query_text(query)
     if isinstance(query, Query):
         time_column, order_by = time_column or query.time_column, order_by or query.order_by
-    order_by = (order_by,) if isinstance(order_by, str) else tuple(order_by)
+    order_by = column_names(order_by)
     sources = [name.text for name in parse(text).sources]
     frame = _one_frame(events, sources)
     types = {name: one for name, one in Schema.of(frame.schema).streams[0].columns.items() if name != STREAM}
@@ -234,12 +232,10 @@ def _columns_seen(
     """Return the columns on which the result may depend. Rows that are equal in all of them are interchangeable."""
     if shape == "events":
         return list(columns)
-    asked = {name for guard in Alphabet.of(query.automaton).guards for one in guard for name in columns_of(one)}
     shown = {name for variable in query.plan.variables for name, _ in variable.attributes}
-    # Tasks bind the query once more, and what it declares must be there.
-    events = [event for stream in query.tree.declarations for event in stream.events]
-    declared = {attribute.name.text for event in events for attribute in event.attributes}
-    seen = {*asked, *shown, *declared, *order, *query.plan.partition_by, type_column, query.plan.bounds}
+    # Tasks bind the query once more: what it names and declares must be there, also where the automaton needs it not.
+    declared = {name for attributes in query.plan.declared.values() for name in attributes}
+    seen = {*query.plan.named, *shown, *declared, *order, type_column, query.plan.bounds}
     return [name for name in columns if name in seen]
 
 

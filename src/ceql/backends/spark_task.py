@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ceql.backends.spark_times import in_utc
+from ceql.engine.notes import warn
 from ceql.engine.session import Session
 from ceql.errors import CeqlError, DataError
 
@@ -45,6 +46,7 @@ def recognise(
         options: those of `Session`.
     """
     session = Session(query, **options)
+    session.warns = False
     skew = _Skew(keys)
     n_rows = 0
     for number, batch in enumerate(batches):
@@ -62,6 +64,8 @@ def recognise(
             raise TaskError(_where(error, query, keys, number, n_rows, batch)) from error
         n_rows += len(batch)
     skew.warn()
+    if (note := session.tied_events()) is not None:
+        warn(note)
 
 
 def _check_order(batch: pa.RecordBatch, required: str | None) -> None:

@@ -206,8 +206,12 @@ class Shard:
 
     def _session(self, name: str) -> Session:
         if self._parts.parts[name] is None:
-            return Session(self._task.query, **self._task.options())
-        return Session.restore(self._task.query, self._parts.snapshot(name), **self._task.options())
+            session = Session(self._task.query, **self._task.options())
+        else:
+            session = Session.restore(self._task.query, self._parts.snapshot(name), **self._task.options())
+        # There is a session for every micro-batch, and each would tell of its own ties.
+        session.warns = False
+        return session
 
     def _keep(self, name: str, session: Session, snapshot: bytes, last: int) -> None:
         """Keep a part's session, split until no part is too large or nothing more can be told apart."""

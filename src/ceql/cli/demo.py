@@ -110,7 +110,8 @@ def _clock(millis: int) -> str:
 
 
 def _costs(text: str) -> list[str]:
-    return [f"  {line}" for line in cost_contract(ceql.compile(text).plan)]
+    query = ceql.compile(text)
+    return [f"  {line}" for line in cost_contract(query.plan, query.automaton)]
 
 
 def _program() -> str:

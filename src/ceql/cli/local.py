@@ -16,7 +16,7 @@ import ceql
 from ceql.backends.files import CSV_OPTIONS, FORMATS, EventFile, FileError, check_suffix, read_all_events, write_rows
 from ceql.cli.exits import reason
 from ceql.cli.preview import N_SHOWN, print_rows, show_rows
-from ceql.cli.request import Request, note_unseen_types
+from ceql.cli.request import Request, warnings_told
 from ceql.cli.summary import Summary
 
 MANY = 10_000_000
@@ -33,7 +33,7 @@ def run_locally(request: Request) -> Summary:
         stream: read_all_events(paths, request.column_types(stream), format=request.format, options=request.options)
         for stream, paths in request.streams.items()
     }
-    with _progress(files) as show:
+    with warnings_told(), _progress(files) as show:
         readers = {stream: file.reader(show) for stream, file in files.items()}
         matches = ceql.match(
             request.text,
@@ -48,8 +48,6 @@ def run_locally(request: Request) -> Summary:
     if not isinstance(found, int):
         show_rows(matches.schema.names, found)
     n_rows = found if isinstance(found, int) else len(found)
-    if n_rows == 0:
-        note_unseen_types(request.text, _types(request))
     return Summary(
         engine="local",
         shape=request.shape,
@@ -59,17 +57,6 @@ def run_locally(request: Request) -> Summary:
         output=request.written_to,
         is_cut=not isinstance(found, int) and n_rows > N_SHOWN,
     )
-
-
-def _types(request: Request) -> Iterator[str | None]:
-    """Yield the types of the events, read once more."""
-    if request.type_column is None:
-        yield from request.streams
-        return
-    for stream, paths in request.streams.items():
-        file = read_all_events(paths, request.column_types(stream), format=request.format, options=request.options)
-        for batch in file.batches:
-            yield from batch.column(request.type_column).unique().to_pylist()
 
 
 def _found(request: Request, matches: ceql.Matches) -> int | list[dict[str, Any]]:

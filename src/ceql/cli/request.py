@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
 import pyarrow as pa
 import typer
 
-from ceql.automaton.lazy import Alphabet
+from ceql.automaton.properties import event_types
 from ceql.engine.matches import Shape
-from ceql.errors import listing
+from ceql.engine.notes import unseen_types
+from ceql.errors import CeqlWarning
 from ceql.explain import FEWER_MATCHES, exponential_output
 from ceql.query import compile
 from ceql.schema import Schema
 from ceql.syntax.declare import declared_schema
 from ceql.syntax.mistakes import Mistake
 from ceql.syntax.parser import parse
-from ceql.syntax.plan import HasType
 
 Mode = Literal["error", "overwrite", "append"]
 PlanName = Literal["auto", "keys", "shards", "single"]
@@ -86,13 +88,22 @@ def note_many_matches(text: str) -> None:
 
 def note_unseen_types(text: str, seen: Iterable[str | None]) -> None:
     """Tell of event types in a query that found nothing, of which there is no event."""
-    guards = Alphabet.of(compile(text).automaton).guards
-    named = {one.event_type for guard in guards for one in guard if isinstance(one, HasType)}
-    there = sorted({one for one in seen if one is not None})
-    unseen = sorted(named - set(there))
-    if unseen:
-        types = f"types {listing(unseen)}" if len(unseen) > 1 else f"type {unseen[0]}"
-        typer.echo(f"note: there is no event of {types}; there are: {listing(there) or 'no events'}", err=True)
+    note = unseen_types(event_types(compile(text).automaton), {one for one in seen if one is not None})
+    if note is not None:
+        typer.echo(f"note: {note}", err=True)
+
+
+@contextmanager
+def warnings_told() -> Iterator[None]:
+    """Tell what ceql warns of as notes, when all is done: a bar may stand on the terminal until then."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", CeqlWarning)
+        yield
+    for one in caught:
+        if issubclass(one.category, CeqlWarning):
+            typer.echo(f"note: {one.message}", err=True)
+        else:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
 
 
 def paths_by_stream(text: str, inputs: Sequence[str]) -> dict[str, list[str]]:

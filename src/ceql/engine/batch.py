@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from ceql.engine.text import check_text
 from ceql.errors import DataError, did_you_mean, listing
-from ceql.schema import Kind, kind_of
+from ceql.schema import Kind, half_told, kind_of, table_of_dicts
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -36,7 +36,7 @@ def read(events: object, like: pa.Schema | None = None) -> tuple[pa.Schema, Iter
     if isinstance(events, Sequence) and not isinstance(events, str | bytes):
         if events and all(isinstance(one, pa.RecordBatch) for one in events):
             return events[0].schema, iter(events)
-        table = _from_dicts(events, like)
+        table = table_of_dicts(events, like)
         return table.schema, _cut(table)
     if isinstance(events, pa.RecordBatch):
         return events.schema, iter([events])
@@ -62,28 +62,7 @@ def _reader(events: object) -> pa.RecordBatchReader:
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise DataError(f"cannot read events from {type(events).__name__}: {error}") from error
     except UnicodeEncodeError as error:
-        raise DataError(f"cannot read events from {type(events).__name__}: {_no_text(error)}") from None
-
-
-def _from_dicts(events: Sequence[Any], like: pa.Schema | None) -> pa.Table:
-    if not all(isinstance(one, Mapping) for one in events):
-        raise DataError("events given as a list must all be dicts")
-    names = dict.fromkeys(name for one in events for name in one)
-    types = {} if like is None else dict(zip(like.names, like.types, strict=True))
-    columns = {}
-    for name in dict.fromkeys([*types, *names]):
-        try:
-            columns[str(name)] = pa.array([one.get(name) for one in events], types.get(name))
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-            expected = f"are not all of type {types[name]}" if name in types else "have no common type"
-            raise DataError(f"the values of '{name}' {expected}: {error}") from None
-        except UnicodeEncodeError as error:
-            raise DataError(f"the values of '{name}' are not all text: {_no_text(error)}") from None
-    return pa.table(columns)
-
-
-def _no_text(error: UnicodeEncodeError) -> str:
-    return f"{error.object[error.start : error.end]!a} is half of a character"
+        raise DataError(f"cannot read events from {type(events).__name__}: {half_told(error)}") from None
 
 
 def _cut(table: pa.Table) -> Iterator[pa.RecordBatch]:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from ceql.automaton.lazy import Alphabet, DetState
 from ceql.automaton.passes import collapse_labels, simplify
+from ceql.automaton.properties import event_types, sees_every_event
 from ceql.engine.arena import UNION
 from ceql.engine.batch import check_type_column
 from ceql.engine.chunk import Chunk
@@ -21,12 +22,13 @@ from ceql.engine.kernel import KEY
 from ceql.engine.keys import NO_KEY, KeyEncoder, count_events
 from ceql.engine.matches import Ordinals, ResultBuilder, Shape, as_type, result_schema
 from ceql.engine.measure import Measure
-from ceql.engine.recognizer import Events, Recognizer, check_size, may_drop_irrelevant
+from ceql.engine.recognizer import Events, Recognizer, check_size
 from ceql.engine.shared import SharedBuilder, shared_schema
 from ceql.engine.snapshot import Content
 from ceql.engine.state import MIN_NODES
 from ceql.engine.symbols import SymbolEncoder
 from ceql.engine.text import check_text
+from ceql.engine.ties import Ties
 from ceql.errors import DataError
 from ceql.query import Query
 from ceql.syntax import plan
@@ -59,6 +61,7 @@ class Bound:
         shape: Shape,
         type_column: str | None,
         time_column: str | None,
+        order: tuple[str, ...] = (),
         id_columns: tuple[str, ...] = (),
         shares_events: bool = False,
         **options: Any,
@@ -83,7 +86,10 @@ class Bound:
         self.clock = None if is_measured or time_column is None else Measure.ordering(time_column, self._stored)
         self.keys = KeyEncoder(len(bound.partition_by)) if bound.partition_by else None
         self.counts_events_by_key = isinstance(bound.window, plan.EventsWindow) and self.keys is not None
-        self.may_drop = may_drop_irrelevant(automaton) and not isinstance(bound.window, plan.EventsWindow)
+        self.may_drop = not sees_every_event(bound, automaton)
+        self.ties = Ties(() if self.may_drop else order)
+        self.types_named = event_types(query.automaton)
+        self.types_seen: set[str] = set()
         self.recognizer = Recognizer(
             automaton,
             bound.strategy,
@@ -100,7 +106,7 @@ class Bound:
         builder = SharedBuilder if shares_events else ResultBuilder
         self.builder = builder(shape, bound, self.schema, id_columns)
         self.history = History(self._stored) if shape != "positions" else None
-        self._lacking = _lacking(query)
+        self._lacking = _lacking(bound, set(schema.names))
         self._history_limit, self._bytes_limit = MIN_HISTORY, MIN_HISTORY_BYTES
         self._keys_limit = MIN_KEYS
         # PERF: allocated once; fresh arrays of this size come from the system page by page.
@@ -211,7 +217,11 @@ class Bound:
         """Yield the matches that the rows of one record batch complete."""
         state = self.recognizer.state
         first_row = state.n_events
-        part = self._without_lacking(self._as_stored(part, first_row), streams)
+        part = self._as_stored(part, first_row)
+        types = None if self.type_column is None else part.column(self.type_column)
+        self._see_types(part, types, streams)
+        part = self._without_lacking(part, types, streams)
+        self.ties.read(part, streams)
         if self.history is not None:
             self.history.append(first_row, part)
         times, is_timed = self._times(part, first_row)
@@ -226,7 +236,7 @@ class Bound:
             count_events(slots, counts, times)
         for begin in range(0, len(part), BLOCK):
             own = slice(begin, min(begin + BLOCK, len(part)))
-            n_kept = self._encode(self._columns(part, streams, own), own.stop - own.start, is_timed[own])
+            n_kept = self._encode(self._columns(part, types, streams, own), own.stop - own.start, is_timed[own])
             symbols, rows = self._symbols[:n_kept], self._rows[:n_kept]
             own_slots = slots[own]
             if self.keys is not None:
@@ -234,6 +244,7 @@ class Bound:
                     own_slots[rows] if self.counts_events_by_key else self._slots(part.slice(begin, BLOCK), rows)
                 )
                 n_kept = keep_keyed(own_slots, symbols, rows)
+            self.ties.count(begin, rows[:n_kept], own_slots[:n_kept])
             if n_kept:
                 events = Events(symbols[:n_kept], rows[:n_kept], first_row + begin, times[own], own_slots[:n_kept])
                 for chunk in self.recognizer.run(events, self.encoder.masks, is_read=is_read()):
@@ -264,6 +275,21 @@ class Bound:
         for key in keys:
             is_kept = is_kept & pc.is_valid(key).to_numpy(zero_copy_only=False)
         return len(part) - int(is_kept.sum())
+
+    def _see_types(self, part: pa.RecordBatch, types: pa.Array | None, streams: IntArray | None) -> None:
+        """Note which event types there are, as long as one in the query has not come and nothing was found."""
+        if self.recognizer.state.n_matches or self.types_named <= self.types_seen or not len(part):
+            return
+        if types is None:
+            numbers = [0] if streams is None else np.unique(streams).tolist()
+            self.types_seen.update(self.query.plan.sources[number] for number in numbers)
+            return
+        different = types.unique()
+        if pa.types.is_dictionary(different.type):
+            different = different.dictionary_decode()
+        # What is not UTF-8 is no type of a query, but may be shown.
+        values = different.drop_null().cast(pa.large_binary()).to_pylist()
+        self.types_seen.update(value.decode("utf-8", "replace") for value in values)
 
     def _as_stored(self, part: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
         """Return the columns of the first batch, in the types that they are kept in, their text checked."""
@@ -296,31 +322,35 @@ class Bound:
         self.recognizer.state.make_room_for_keys(self.keys.n_keys)
         return slots
 
-    def _columns(self, part: pa.RecordBatch, streams: IntArray | None, own: slice) -> Columns:
+    def _columns(self, part: pa.RecordBatch, types: pa.Array | None, streams: IntArray | None, own: slice) -> Columns:
         begin, end = own.start, own.stop
         sources = self.query.plan.sources
-        types = sources[0] if self.type_column is None else part.column(self.type_column).slice(begin, end - begin)
+        own_types = sources[0] if types is None else types.slice(begin, end - begin)
         arrays = {name: part.column(name).slice(begin, end - begin) for name in self.read}
         if streams is None:
-            return Columns(arrays, types)
-        if self.type_column is None:
-            types = pa.DictionaryArray.from_arrays(pa.array(streams[begin:end]), pa.array(list(sources)))
-        return Columns(arrays, types, streams[begin:end], sources)
+            return Columns(arrays, own_types)
+        if types is None:
+            own_types = pa.DictionaryArray.from_arrays(pa.array(streams[begin:end]), pa.array(list(sources)))
+        return Columns(arrays, own_types, streams[begin:end], sources)
 
-    def _without_lacking(self, part: pa.RecordBatch, streams: IntArray | None) -> pa.RecordBatch:
-        """Return the rows with NULL in every attribute that an event's declared type lacks."""
+    def _without_lacking(
+        self, part: pa.RecordBatch, types: pa.Array | None, streams: IntArray | None
+    ) -> pa.RecordBatch:
+        """Return the rows with NULL in every attribute that an event's type lacks."""
         if not self._lacking:
             return part
-        columns = {name: part.column(name) for name in part.schema.names}
-        if self.type_column is None:
-            numbers = np.zeros(len(part), np.int32) if streams is None else streams
+        numbers = np.zeros(len(part), np.int32) if streams is None else streams
+        if types is None:
             types = pa.array(list(self.query.plan.sources)).take(pa.array(numbers))
-        else:
-            types = part.column(self.type_column)
-            types = types.cast(pa.string()) if pa.types.is_dictionary(types.type) else types
-        for name, having in self._lacking.items():
-            has = pc.is_in(types, value_set=pa.array(sorted(having), types.type))
-            columns[name] = pc.if_else(has, columns[name], pa.scalar(None, columns[name].type))
+        types = types.cast(types.type.value_type) if pa.types.is_dictionary(types.type) else types
+        columns = {name: part.column(name) for name in part.schema.names}
+        for lacking, names in self._lacking.items():
+            is_lacking: Any = False
+            for number, of_stream in lacking:
+                found = pc.is_in(types, value_set=pa.array(sorted(of_stream), types.type))
+                is_lacking |= found.to_numpy(zero_copy_only=False) & (numbers == number)
+            for name in names:
+                columns[name] = pc.if_else(pa.array(is_lacking), pa.scalar(None, columns[name].type), columns[name])
         return pa.record_batch(list(columns.values()), schema=part.schema)
 
     def expire(self, now: Any) -> None:
@@ -368,6 +398,7 @@ class Bound:
             room[: len(kept)] = kept
             setattr(state, name, room)
         self.keys.keep_only(is_live)
+        self.ties.begin_anew()
 
     def forget(self) -> None:
         """Let go of keys and rows that no open match needs, once there are many."""
@@ -411,12 +442,13 @@ def _plain(data_type: pa.DataType) -> pa.DataType:
     return data_type.value_type if pa.types.is_dictionary(data_type) else data_type
 
 
-def _lacking(query: Query) -> dict[str, set[str]]:
-    """Return, for each attribute that only some declared event types have, those that have it."""
-    declared = [event for stream in query.tree.declarations for event in stream.events]
-    having: dict[str, set[str]] = {}
-    for event in declared:
-        for attribute in event.attributes:
-            having.setdefault(attribute.name.text, set()).add(event.name.text)
-    everything = {event.name.text for event in declared}
-    return {name: types for name, types in having.items() if types != everything}
+def _lacking(query: plan.Plan, columns: set[str]) -> dict[frozenset[tuple[int, frozenset[str]]], list[str]]:
+    """Return the columns that some event types lack, by these types: numbers of streams with names of types."""
+    types: dict[str, dict[int, set[str]]] = {}
+    for stream, event_type in query.declared:
+        for name in query.lacked_by(stream, event_type) & columns:
+            types.setdefault(name, {}).setdefault(query.sources.index(stream), set()).add(event_type)
+    found: dict[frozenset[tuple[int, frozenset[str]]], list[str]] = {}
+    for name, by_stream in types.items():
+        found.setdefault(frozenset((number, frozenset(one)) for number, one in by_stream.items()), []).append(name)
+    return found

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ceql.automaton.cea import CEA, TRUE
+from ceql.automaton.cea import CEA
 from ceql.automaton.lazy import DEFAULT_CAPACITY
 from ceql.automaton.sizes import have_equal_size
 from ceql.engine import choice, kernel, requests
@@ -325,16 +325,6 @@ def check_size(n_bytes: int, limit: int | None) -> None:
             f"the state takes {n_bytes} bytes, more than max_state_bytes = {limit}",
             "shorten the window, add PARTITION BY or CONSUME BY, or raise the limit",
         )
-
-
-def may_drop_irrelevant(cea: CEA) -> bool:
-    """Whether events that satisfy no guard may be left out: every state in between just skips them."""
-    skipping = {
-        one.source for one in cea.transitions if one.guard == TRUE and not one.label and one.source == one.target
-    }
-    others = {one.source for one in cea.transitions if one.source != cea.initial}
-    has_other_true = any(one.guard == TRUE and (one.label or one.source != one.target) for one in cea.transitions)
-    return others <= skipping and not has_other_true
 
 
 class _Output:

@@ -13,12 +13,14 @@ import pyarrow as pa
 
 from ceql.automaton.lazy import DEFAULT_CAPACITY
 from ceql.engine import batch as batches
+from ceql.engine import notes
 from ceql.engine import snapshot as snapshots
 from ceql.engine.bound import Bound
 from ceql.engine.matches import SHAPES, Matches, Shape, result_schema
 from ceql.engine.recognizer import DEFAULT_CHUNK
 from ceql.errors import DataError, QueryError, SnapshotError, listing
 from ceql.query import Query, compile, query_text
+from ceql.schema import column_names
 from ceql.syntax import plan
 from ceql.version import __version__
 
@@ -65,7 +67,7 @@ class Session:
         shape: Shape = "matches",
         type_column: str | None = "type",
         time_column: str | None = None,
-        order_by: Sequence[str] = (),
+        order_by: str | Sequence[str] = (),
         stream_column: str | None = None,
         id_columns: Sequence[str] = (),
         shares_events: bool = False,
@@ -80,7 +82,7 @@ class Session:
         self.shape: Shape = shape
         self.type_column = type_column
         self.time_column = time_column
-        self.order_by = (order_by,) if isinstance(order_by, str) else tuple(order_by)
+        self.order_by = column_names(order_by)
         self.stream_column = stream_column
         self.id_columns = tuple(id_columns)
         self.shares_events = shares_events
@@ -89,6 +91,7 @@ class Session:
         self._draft = query if isinstance(query, Query) else _compiled(query, None, (), time_column, ())
         self.options = {"max_state_bytes": max_state_bytes, "capacity": memo_capacity, "chunk": chunk_size}
         self.collects_always = False
+        self.warns = True
         self._bound: Bound | None = None
         self._unread: Iterator[Any] | None = None
         self._is_read = True
@@ -290,6 +293,7 @@ class Session:
             shape=self.shape,
             type_column=self.type_column,
             time_column=time_column,
+            order=tuple(self._sort_columns(schema)),
             id_columns=self.id_columns,
             shares_events=self.shares_events,
             collects_always=self.collects_always,
@@ -300,6 +304,7 @@ class Session:
         self, bound: Bound, parts: Iterator[pa.RecordBatch], streams: IntArray | None
     ) -> Iterator[tuple[int, Callable[[], pa.RecordBatch]]]:
         before, was_bound = bound.copy_state(), self._bound
+        n_tied = bound.ties.n_events
         self._bound = bound
         try:
             done = 0
@@ -313,8 +318,24 @@ class Session:
             raise
         except BaseException:
             bound.restore_state(before)
+            bound.ties.begin_anew()
+            bound.ties.n_events = n_tied
             self._bound = was_bound
             raise
+        if self.warns and (note := self.tied_events()) is not None:
+            self.warns = False
+            notes.warn(note)
+
+    def tied_events(self) -> str | None:
+        """Return how many events tie, where the matches depend on their order; None if none do."""
+        ties = None if self._bound is None else self._bound.ties
+        return notes.tied_events(ties.n_events, ties.order) if ties is not None and ties.n_events else None
+
+    def unseen_types(self) -> str | None:
+        """Return which event types in the query never came; None if all did, matches were found, or nothing came."""
+        if self._bound is None or not self.stats.events or self.stats.matches:
+            return None
+        return notes.unseen_types(self._bound.types_named, self._bound.types_seen)
 
 
 @lru_cache(maxsize=32)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ceql.errors import Span, did_you_mean, listing
-from ceql.schema import Kind, Schema, kind_of
+from ceql.schema import EventType, Kind, Schema, kind_of
 from ceql.syntax import ast, plan
 from ceql.syntax.clauses import bounds_of, check_partition, window_of
 from ceql.syntax.declare import declared_schema
 from ceql.syntax.mistakes import Mistake
-from ceql.syntax.scope import EventType, Names, Owner, Scope, names_in, sources_of
+from ceql.syntax.scope import Names, Owner, Scope, names_in, sources_of
 from ceql.syntax.typecheck import bind_condition
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def bind(
         Mistake: for the caller to turn into a `QueryError` with the text at hand.
     """
     if query.declarations:
-        schema = declared_schema(query.declarations, schema)
+        schema = declared_schema(query.declarations, schema, {name.text for name in query.sources})
     sources = sources_of(query, schema)
     scope = Scope(sources, names_in(query.formula))
     formula, holdings = _FormulaBinder(scope).bind(query.formula)
@@ -73,6 +73,8 @@ def bind(
         consumption=query.consumption,
         limit=query.limit,
         attributes=tuple(attributes.items()),
+        named=frozenset(scope.named),
+        declared=scope.declared(),
         bounds=bounds_of(window, time_column, order_by, attributes),
     )
 

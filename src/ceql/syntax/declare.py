@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 
 from ceql.errors import did_you_mean, listing
 from ceql.schema import ANY_STREAM, Attributes, Kind, Schema, Stream, kind_of
 from ceql.syntax import ast
 from ceql.syntax.mistakes import Mistake
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 TYPES = {
     "boolean": pa.bool_(),
@@ -30,18 +35,20 @@ DEFAULT_DECIMAL = (38, 18)
 MAX_PRECISION = 38
 
 
-def declared_schema(declarations: tuple[ast.StreamDeclaration, ...], given: Schema) -> Schema:
+def declared_schema(
+    declarations: tuple[ast.StreamDeclaration, ...], given: Schema, sources: Collection[str] = ()
+) -> Schema:
     """Return the schema that CREATE STREAM declares.
 
-    Where the data's columns are given too, each declared attribute must be one of them and of
-    the declared kind; the column's own type is kept, because results show the data as it is.
+    Where the columns of a stream in FROM, `sources`, are given too, each declared attribute must be one of them and
+    of the declared kind; the column's own type is kept, because results show the data as it is.
     """
     streams: dict[str, Stream] = {}
     for declaration in declarations:
         name = declaration.name
         if name.text in streams:
             raise Mistake(f"stream '{name.text}' is declared twice", name.span)
-        streams[name.text] = _stream(declaration, _columns_of(name.text, given))
+        streams[name.text] = _stream(declaration, _columns_of(name.text, given) if name.text in sources else None)
     return Schema(tuple(streams.values()))
 
 

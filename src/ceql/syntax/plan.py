@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ceql.schema import UNKNOWN_TYPE, Kind
+from ceql.schema import UNKNOWN_TYPE, Attributes, EventType, Kind
 from ceql.syntax.ast import Consumption, Strategy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from fractions import Fraction
 
 MATCH_START, MATCH_END = "match_start", "match_end"
@@ -274,8 +274,9 @@ class AttributeWindow:
 class Plan:
     """A bound query.
 
-    `attributes` are those of the event types in the pattern; `bounds` names what `match_start`
-    and `match_end` show, None for the row number.
+    `attributes` are those of the event types in the pattern, `named` those that the query names, whether or not the
+    automaton still asks for them; `declared` are those of every event type that CREATE STREAM declares in a stream of
+    FROM. `bounds` names what `match_start` and `match_end` show, None for the row number.
     """
 
     formula: Formula
@@ -287,7 +288,17 @@ class Plan:
     consumption: Consumption
     limit: int | None
     attributes: tuple[tuple[str, pa.DataType], ...]
+    named: frozenset[str]
+    declared: Mapping[EventType, Attributes]
     bounds: str | None
+
+    def lacked_by(self, stream: str, event_type: str) -> frozenset[str]:
+        """Return the attributes that the query may ask for and events of a type do not have.
+
+        They are NULL there, whatever the row carries. A type that its stream does not declare has every column.
+        """
+        own = self.declared.get((stream, event_type))
+        return frozenset() if own is None else frozenset(name for name, _ in self.attributes if name not in own)
 
     @property
     def result_schema(self) -> pa.Schema:

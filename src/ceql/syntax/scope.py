@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from ceql.errors import Span, did_you_mean, listing
-from ceql.schema import ANY_STREAM, UNKNOWN_TYPE, Attributes, Schema, Stream, kind_of
+from ceql.schema import ANY_STREAM, UNKNOWN_TYPE, Attributes, EventType, Schema, Stream, kind_of
 from ceql.syntax import ast
 from ceql.syntax.mistakes import Mistake
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-EventType = tuple[str, str]
-"""A stream's name and the name of one of its event types."""
 
 
 def sources_of(query: ast.Query, schema: Schema) -> dict[str, Stream]:
@@ -110,11 +107,15 @@ PATTERN = Owner("no event type in the pattern has an", "they have")
 
 
 class Scope:
-    """The streams in FROM and the names in the pattern: what identifiers may refer to."""
+    """The streams in FROM and the names in the pattern: what identifiers may refer to.
+
+    `named` collects the attributes that were looked for.
+    """
 
     def __init__(self, sources: dict[str, Stream], names: Names) -> None:
         self.sources = sources
         self.names = names
+        self.named: set[str] = set()
         self.is_unknown = all(not stream.columns and stream.event_types is None for stream in sources.values())
         self._types = {key: self._types_of(atom) for key, atom in names.atoms.items()}
         order = dict.fromkeys(pair for types in self._types.values() for pair in sorted(types))
@@ -149,6 +150,14 @@ class Scope:
         for stream, event_type in sorted(types, key=self._order.__getitem__):
             yield event_type, self.sources[stream].attributes_of(event_type)
 
+    def declared(self) -> dict[EventType, Attributes]:
+        """Return the attributes of each event type that a declaration names."""
+        return {
+            (stream.name, event_type): attributes
+            for stream in self.sources.values()
+            for event_type, attributes in (stream.event_types or {}).items()
+        }
+
     def attributes_of(self, types: Iterable[EventType]) -> dict[str, pa.DataType]:
         """Return the attributes of some event types, each with the type that fits all of them.
 
@@ -162,6 +171,7 @@ class Scope:
 
     def type_of_attribute(self, name: ast.Name, types: frozenset[EventType], owner: Owner) -> pa.DataType:
         """Return an attribute's type on events of some types, or raise if no event in the pattern has it."""
+        self.named.add(name.text)
         if self.is_unknown:
             return UNKNOWN_TYPE
         own = self.attributes_of(types)

@@ -1,0 +1,30 @@
+"""What follows from a query, asked of its plan and automaton: `explain`, engine and backends read it here."""
+
+from __future__ import annotations
+
+from ceql.automaton.cea import CEA, TRUE
+from ceql.syntax import plan
+
+
+def sees_every_event(query: plan.Plan, cea: CEA) -> bool:
+    """Whether events that satisfy no guard can change the matches, so that none may be left out.
+
+    They can where `:`, `:+` or STRICT forbid events in between, and where WITHIN counts events. Then the matches depend
+    on the order of all events, also of those that tie.
+    """
+    return isinstance(query.window, plan.EventsWindow) or not _skips_everywhere(cea)
+
+
+def event_types(cea: CEA) -> frozenset[str]:
+    """Return the event types of which an event can be part of a match."""
+    return frozenset(part.event_type for one in cea.transitions for part in one.guard if isinstance(part, plan.HasType))
+
+
+def _skips_everywhere(cea: CEA) -> bool:
+    """Whether every state in between just skips an event that satisfies no guard."""
+    skipping = {
+        one.source for one in cea.transitions if one.guard == TRUE and not one.label and one.source == one.target
+    }
+    others = {one.source for one in cea.transitions if one.source != cea.initial}
+    has_other_true = any(one.guard == TRUE and (one.label or one.source != one.target) for one in cea.transitions)
+    return others <= skipping and not has_other_true

@@ -1,0 +1,40 @@
+"""What follows from a query is the same for whoever asks."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import ceql
+from ceql.automaton.properties import event_types, sees_every_event
+from ceql.engine.session import Session
+
+QUERIES = {
+    "SELECT * FROM S WHERE A ; B": False,
+    "SELECT * FROM S WHERE A+ WITHIN 9 [t]": False,
+    "SELECT * FROM S WHERE A : B": True,
+    "SELECT * FROM S WHERE A :+": True,
+    "SELECT * FROM S WHERE (A ; B) :+": True,
+    "SELECT * FROM S WHERE A ; B WITHIN 9 EVENTS": True,
+    "SELECT STRICT * FROM S WHERE A ; B": True,
+    # There is nothing between the events of a match that has one.
+    "SELECT STRICT * FROM S WHERE A": False,
+    "SELECT STRICT y FROM S WHERE A AS x ; B AS y": False,
+    "SELECT * FROM S WHERE A : B FILTER A[FALSE]": False,
+}
+
+
+@pytest.mark.parametrize("text", QUERIES)
+def test_everyone_knows_whether_events_may_be_left_out(text: str) -> None:
+    query = ceql.compile(text, pa.schema([("type", pa.string()), ("t", pa.int64())]))
+    assert sees_every_event(query.plan, query.automaton) == QUERIES[text]
+    assert ("every event is read" in query.explain()) == QUERIES[text]
+    session = Session(query)
+    session.feed([{"type": "A", "t": 1}]).count()
+    assert session._bound is not None
+    assert session._bound.may_drop != QUERIES[text]
+
+
+def test_event_types_are_those_that_a_match_can_have() -> None:
+    assert event_types(ceql.compile("SELECT A FROM S WHERE A ; (B OR C)+").automaton) == {"A", "B", "C"}
+    assert event_types(ceql.compile("SELECT * FROM S WHERE A OR (B ; C FILTER C[FALSE])").automaton) == {"A"}
