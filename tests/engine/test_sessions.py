@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from random import Random
+from threading import Event, Thread
 from typing import Any
 
 import pyarrow as pa
@@ -186,6 +187,99 @@ def test_a_preview_uses_up_a_batch_but_not_the_session() -> None:
     expected = Session(query)
     expected.feed(stream().slice(0, 80)).count()
     assert session.feed(stream().slice(80)).to_arrow() == expected.feed(stream().slice(80)).to_arrow()
+
+
+# --- threads ------------------------------------------------------------------------
+
+
+class SlowReader:
+    """Events that another thread begins to read, and stops at until it is let go."""
+
+    def __init__(self) -> None:
+        self.is_reached, self.may_go_on = Event(), Event()
+        self.table = pa.RecordBatchReader.from_batches(SCHEMA, self._batches())
+
+    def _batches(self) -> Any:
+        yield from stream().slice(0, 60).to_batches()
+        self.is_reached.set()
+        assert self.may_go_on.wait(60)
+        yield from stream().slice(60).to_batches()
+
+
+@pytest.mark.parametrize("query", [QUERIES["sequence"], QUERIES["any"]])
+def test_a_second_thread_is_refused_while_the_first_is_at_work(query: str) -> None:
+    session, slow = Session(query, shape="positions"), SlowReader()
+    found: list[int] = []
+    matches = session.feed(slow.table)
+    thread = Thread(target=lambda: found.append(matches.count()))
+    thread.start()
+    assert slow.is_reached.wait(60)
+    tries: list[Any] = [
+        lambda: session.feed(stream()),
+        session.snapshot,
+        lambda: session.expire(1),
+        session.key_hashes,
+        lambda: session.keep_keys(session.key_hashes() > 0),
+    ]
+    for one in tries:
+        with pytest.raises(ceql.DataError, match="another thread"):
+            one()
+    assert session.stats.events == 60
+    slow.may_go_on.set()
+    thread.join()
+    assert found == [ceql.match(query, stream(), shape="positions").count()]
+    assert session.stats.events == 120
+
+
+def test_threads_that_take_turns_see_one_stream() -> None:
+    query = QUERIES["sequence"]
+    session = Session(query)
+    found: list[Any] = []
+
+    def feed(part: pa.Table) -> None:
+        found.extend(session.feed(part).to_arrow().to_pylist())
+
+    for part in parts_of(stream(), 11):
+        thread = Thread(target=feed, args=(part,))
+        thread.start()
+        thread.join()
+    assert found == rows_of(query, [stream()])
+
+
+def test_many_threads_at_once_get_an_answer_or_an_error() -> None:
+    session = Session("SELECT * FROM S WHERE A ; B WITHIN 100 EVENTS", shape="positions")
+    table = pa.table({"type": ["A", "B"] * 20_000})
+    errors: list[str] = []
+
+    def feed() -> None:
+        for _ in range(5):
+            try:
+                session.feed(table).count()
+            except ceql.DataError as error:
+                errors.append(error.message)
+
+    threads = [Thread(target=feed) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert session.stats.events % len(table) == 0
+    assert {error.split(":")[0] for error in errors} <= {
+        "the session is at work already",
+        "these matches were passed over when the session went on to the next batch",
+    }
+
+
+def test_a_reader_cannot_feed_the_session_that_reads_it() -> None:
+    session = Session(QUERIES["sequence"])
+
+    def feeding() -> Any:
+        session.feed(stream())
+        yield from stream().to_batches()
+
+    with pytest.raises(ceql.DataError, match="the reader of its own events"):
+        session.feed(pa.RecordBatchReader.from_batches(SCHEMA, feeding())).count()
+    assert session.feed(stream()).count() == ceql.match(QUERIES["sequence"], stream()).count()
 
 
 # --- errors -------------------------------------------------------------------------
