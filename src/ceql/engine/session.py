@@ -323,7 +323,7 @@ class Session:
         )
 
     def _recognise(self, bound: Bound, parts: Iterator[pa.RecordBatch], streams: IntArray | None) -> Iterator[Chunk]:
-        before, was_bound = bound.copy_state(), self._bound
+        undo, was_bound = bound.begin_batch(), self._bound
         self._bound = bound
         try:
             done = 0
@@ -332,10 +332,11 @@ class Session:
                 done += len(part)
                 yield from bound.run(part, own_streams, lambda: self._is_read)
                 bound.forget()
+            bound.end_batch()
         except GeneratorExit:
             raise
         except BaseException:
-            bound.restore_state(before)
+            undo()
             self._bound = was_bound
             raise
 
