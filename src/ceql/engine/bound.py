@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from ceql.automaton.lazy import Alphabet, DetState
 from ceql.automaton.passes import collapse_labels, simplify
+from ceql.engine import check_content
 from ceql.engine.batch import check_type_column
 from ceql.engine.chunk import Chunk
 from ceql.engine.classes import Columns, columns_of
@@ -20,6 +21,7 @@ from ceql.engine.kernel import KEY, UNION
 from ceql.engine.keys import NO_KEY, KeyEncoder, count_events, positions_by_key
 from ceql.engine.matches import Ordinals, ResultBuilder, Shape, as_type, result_schema
 from ceql.engine.measure import Measure
+from ceql.engine.memo import START
 from ceql.engine.recognizer import Events, Recognizer, check_size, may_drop_irrelevant
 from ceql.engine.shared import SharedBuilder, shared_schema
 from ceql.engine.snapshot import Content
@@ -68,6 +70,7 @@ class Bound:
         bound = query.plan
         self._stored = pa.schema([one.with_type(_stored_type(one.type)) for one in schema])
         automaton = simplify(collapse_labels(query.automaton)) if shape == "positions" else query.automaton
+        self._automaton = automaton
         self._guards = Alphabet.of(automaton).guards
         self.encoder = SymbolEncoder(self._guards)
         self.read = sorted(
@@ -163,7 +166,7 @@ class Bound:
         content: Content = {
             "states": [[sorted(part) for part in one] for one in memo.states],
             "labels": [sorted(label) for label in memo.labels],
-            "control": state.control,
+            "control": state.lasting_control,
             "active": state.active,
             "list_nodes": state.list_nodes,
             "list_length": state.list_length,
@@ -177,21 +180,29 @@ class Bound:
         }
         if self.keys is not None:
             content["key_codes"] = self.keys.codes[:n_keys]
-            for index, dictionary in enumerate(self.keys.dictionaries):
-                data_type = self._stored.field(self.query.plan.partition_by[index]).type
-                content[f"key_values_{index}"] = pa.table({"value": pa.array(list(dictionary), _plain(data_type))})
+            for index, (dictionary, data_type) in enumerate(zip(self.keys.dictionaries, self._key_types, strict=True)):
+                content[f"key_values_{index}"] = pa.table({"value": pa.array(list(dictionary), data_type)})
         if self.history is not None:
             self._keep_live_rows()
             content["row_ids"], content["rows"] = self.history.snapshot()
         return content
 
     def take(self, content: Content) -> None:
-        """Put content back in place."""
+        """Put content back in place, or raise an error if no session can have written it."""
         state, memo = self.recognizer.state, self.recognizer.memo
+        check_content.check_names(content, memo.states[START], self._automaton)
         for parts in content["states"]:
             memo.number(DetState(*(frozenset(part) for part in parts)))
         for label in content["labels"]:
             memo.label_id(frozenset(label))
+        check_content.check_state(
+            content,
+            memo,
+            number=self.recognizer.number,
+            are_floats=[one.is_float for one in self._clocks],
+            key_types=self._key_types,
+            rows=None if self.history is None else self._stored,
+        )
         for name in ("control", "active", "list_nodes", "list_length", *KEY_ARRAYS):
             setattr(state, name, content[name])
         state.list_merged = np.full(len(state.list_length), -1, np.int32)
@@ -209,8 +220,10 @@ class Bound:
             ]
             self.keys = KeyEncoder.of(content["key_codes"], values)
         if self.history is not None:
+            done = 0
             for part in content["rows"].combine_chunks().to_batches():
-                self.history.append_rows(content["row_ids"], part)
+                self.history.append_rows(content["row_ids"][done : done + len(part)], part)
+                done += len(part)
 
     def _take_times(self, times: list[float | None]) -> None:
         for one, last in zip(self._clocks, times, strict=True):
@@ -259,6 +272,10 @@ class Bound:
         if self.clock is not None:
             self.clock.of(part, first_row)
         return self.measure.of(part, first_row)
+
+    @property
+    def _key_types(self) -> list[pa.DataType]:
+        return [_plain(self._stored.field(name).type) for name in self.query.plan.partition_by]
 
     @property
     def _clocks(self) -> list[Measure]:

@@ -98,15 +98,18 @@ class KeyEncoder:
 
     @classmethod
     def of(cls, codes: IntArray, values: list[list[Any]]) -> KeyEncoder:
-        """Return an encoder that knows some keys."""
+        """Return an encoder that knows some keys; `ValueError` if two of them, or two values of a column, are one."""
         known = cls(len(values))
         known.dictionaries = [{value: code for code, value in enumerate(column)} for column in values]
+        if [*map(len, known.dictionaries)] != [*map(len, values)]:
+            raise ValueError("two keys have one value")
         known._dictionary_bytes = sum(ENTRY_BYTES + sys.getsizeof(value) for column in values for value in column)
         known.n_keys = len(codes)
         known.codes = np.zeros((max(64, 4 * len(codes)), len(values)), np.int64)
         known.codes[: len(codes)] = codes
         known._table = np.full(_power_of_two(2 * len(known.codes)), -1, np.int32)
-        _index(known.codes, known.n_keys, known._table)
+        if not _index(known.codes, known.n_keys, known._table):
+            raise ValueError("one key occurs twice")
         return known
 
     def kept(self, is_kept: IntArray) -> KeyEncoder:
@@ -166,14 +169,20 @@ class KeyEncoder:
             _index(self.codes, self.n_keys, self._table)
 
 
+def has_numbers(data_type: pa.DataType) -> bool:
+    """Whether values of a type are codes by themselves."""
+    is_small_decimal = pa.types.is_decimal128(data_type) and data_type.precision <= 18
+    is_number = pa.types.is_boolean(data_type) or pa.types.is_integer(data_type) or pa.types.is_floating(data_type)
+    is_time = pa.types.is_timestamp(data_type) or pa.types.is_date32(data_type)
+    return bool(is_number or is_small_decimal or is_time)
+
+
 def _numbers(column: pa.Array) -> IntArray | None:
     """Return integers that are equal for equal values; None where the type has no such integers."""
+    if not has_numbers(column.type):
+        return None
     if pa.types.is_boolean(column.type):
         return np.asarray(column.cast(pa.int64()).fill_null(0))
-    is_small_decimal = pa.types.is_decimal128(column.type) and column.type.precision <= 18
-    is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or is_small_decimal
-    if not (is_number or pa.types.is_timestamp(column.type) or pa.types.is_date32(column.type)):
-        return None
     values, _ = stored_numbers(column)
     if values.dtype == np.float64:
         # Equal numbers must have equal bits: there are two zeros and many NaNs.
@@ -267,8 +276,9 @@ def _look_up(codes: Any, slots: Any, done: Any, known: Any, n_known: Any, table:
 
 
 @compiled
-def _index(known: Any, n_known: Any, table: Any) -> None:
-    """Enter the known keys into an empty table."""
+def _index(known: Any, n_known: Any, table: Any) -> Any:
+    """Enter the known keys into an empty table; return whether all differ."""
+    all_differ = True
     mask = table.shape[0] - 1
     for slot in range(n_known):
         hashed = np.uint64(0)
@@ -277,8 +287,14 @@ def _index(known: Any, n_known: Any, table: Any) -> None:
             hashed ^= hashed >> np.uint64(29)
         place = np.int64(hashed & np.uint64(mask))
         while table[place] >= 0:
+            same = True
+            for j in range(known.shape[1]):
+                if known[table[place], j] != known[slot, j]:
+                    same = False
+            all_differ = all_differ and not same
             place = (place + 1) & mask
         table[place] = slot
+    return all_differ
 
 
 @compiled

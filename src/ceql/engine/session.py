@@ -18,12 +18,24 @@ from ceql.engine.bound import Bound
 from ceql.engine.chunk import Chunk
 from ceql.engine.matches import SHAPES, Matches, Shape, result_schema
 from ceql.engine.recognizer import DEFAULT_CHUNK
-from ceql.errors import DataError, QueryError, SnapshotError, listing
+from ceql.errors import CeqlError, DataError, QueryError, SnapshotError, listing
 from ceql.query import Query, compile
 from ceql.syntax import plan
 from ceql.version import __version__
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
+
+# What a snapshot can make Python and Arrow say that has not the form of one.
+_UNREADABLE = (
+    AttributeError,
+    LookupError,
+    OSError,
+    OverflowError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    pa.ArrowException,
+)
 
 
 @dataclass(frozen=True)
@@ -208,7 +220,11 @@ class Session:
                 schema = content["events"].schema
                 session._bound = session._bind(schema)
                 session._bound.take(content)
-        except (LookupError, TypeError, ValueError, pa.ArrowException) as error:
+        except SnapshotError:
+            raise
+        except CeqlError as error:
+            raise SnapshotError(f"the snapshot does not fit the query: {error.message}", error.hint) from error
+        except _UNREADABLE as error:
             raise SnapshotError(f"the snapshot is damaged: {error!r}") from error
         return session
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ceql.engine.kernel import KEY, LIST_CAPACITY, N_CONTROL, N_NODES, N_POOL
+from ceql.engine.kernel import KEY, LIST_CAPACITY, N_CONTROL, N_EMITTED, N_NODES, N_POOL
 from ceql.engine.renumber import renumber_keys
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
@@ -58,6 +58,13 @@ class RunState:
     def n_bytes(self) -> int:
         """Bytes that all arrays take."""
         return sum(part.nbytes for part in vars(self).values() if isinstance(part, np.ndarray))
+
+    @property
+    def lasting_control(self) -> IntArray:
+        """The control vector between batches: what only the kernel's next step would need is left out."""
+        lasting, kept = _control(), [N_NODES, KEY, N_POOL, N_EMITTED]
+        lasting[kept] = self.control[kept]
+        return lasting
 
     def make_room_for_states(self, n_states: int, n_words: int) -> None:
         """Lengthen what has one entry per determinized state."""
