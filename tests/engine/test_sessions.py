@@ -484,6 +484,18 @@ def test_keys_without_open_matches_are_forgotten(monkeypatch: pytest.MonkeyPatch
     assert len(expected) > 100
 
 
+@pytest.mark.parametrize("query", [KEYED, KEYED.replace("5 [t]", "4 EVENTS")])
+def test_forgotten_keys_come_back_by_the_same_dictionary(monkeypatch: pytest.MonkeyPatch, query: str) -> None:
+    monkeypatch.setattr("ceql.engine.bound.MIN_KEYS", 2)
+    table = pa.Table.from_pylist(keyed_events(600))
+    table = table.set_column(2, "k", table["k"].combine_chunks().dictionary_encode())
+    session, found = Session(query), []
+    for part in parts_of(table, 11):
+        found += session.feed(part).to_arrow().to_pylist()
+    assert found == ceql.match(query, table).to_arrow().to_pylist()
+    assert len(found) > 10
+
+
 def key_column(names: list[str], encoded: bool) -> pa.Array:
     return pa.array(names).dictionary_encode() if encoded else pa.array(names)
 
@@ -502,7 +514,7 @@ def test_what_is_remembered_of_keys_is_what_is_alive(event_type: str, encoded: b
         assert session._bound.keys is not None
         sizes.append(session.stats.state_bytes)
         assert sizes[-1] > session._bound.keys.n_bytes
-    assert max(sizes) < 16_000_000
+    assert max(sizes) < 32_000_000
     # Keys are told by events of their own where windows count these: each last one is open for ever.
     n_open = {("A", "2 [t]"): 3, ("A", "2 EVENTS"): 10}.get((event_type, window), 0)
     assert session.holds == bool(n_open)

@@ -43,7 +43,7 @@ MIN_HISTORY = 1 << 18
 MIN_HISTORY_BYTES = 1 << 25
 """Bytes of it, likewise: rows may hold long texts."""
 
-MIN_KEYS = 1 << 14
+MIN_KEYS = 1 << 15
 """Partition keys below which none is forgotten."""
 
 

@@ -116,13 +116,22 @@ class KeyEncoder:
         """Return an encoder that knows only some of the keys, numbered anew in the same order."""
         codes = self.codes[: self.n_keys][is_kept]
         values: list[list[Any]] = []
+        used_codes: list[IntArray] = []
         for index, dictionary in enumerate(self.dictionaries):
             used, numbers = np.unique(codes[:, index], return_inverse=True)
+            used_codes.append(used)
             all_values = list(dictionary)
             values.append([all_values[code] for code in used.tolist()] if dictionary else [])
             if dictionary:
                 codes[:, index] = numbers.reshape(-1)
-        return KeyEncoder.of(codes, values)
+        kept = KeyEncoder.of(codes, values)
+        for index, known in enumerate(self._of_code):
+            if known is not None:
+                # The last entry is for those that have no code.
+                renumbered = np.full(len(self.dictionaries[index]) + 1, -1, np.int64)
+                renumbered[used_codes[index]] = np.arange(len(used_codes[index]))
+                kept._of_code[index] = known[0], renumbered[known[1]]
+        return kept
 
     def _codes(self, column: pa.Array, rows: IntArray, index: int) -> IntArray:
         """Return the codes of some rows, none of which is NULL."""
