@@ -126,9 +126,3 @@ def test_types_are_told_after_all_was_read() -> None:
     assert len(told(matches.count)) == 1
     session = Session("SELECT * FROM S WHERE A ; fial")
     assert told(lambda: session.feed(TABLE).count()) == []
-
-
-def test_types_that_are_no_text_are_no_types() -> None:
-    table = pa.table({"type": pa.array([b"A", b"\xff", None]).view(pa.string())})
-    (found,) = told(lambda: ceql.match("SELECT * FROM S WHERE A ; fial", table, shape="positions").count())
-    assert found == "there is no event of type fial; there are: A, \N{REPLACEMENT CHARACTER}"

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from random import Random
+from threading import Event, Thread
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ import pytest
 import ceql
 from ceql.engine import recognizer as recognizer_module
 from ceql.engine.session import Session
+from ceql.engine.undo import Undo
 
 TESTS = Path(__file__).parent.parent
 SCHEMA = pa.schema(
@@ -49,6 +51,8 @@ QUERIES = {
     "strict": "SELECT STRICT * FROM S WHERE A :+ ; B",
     "any": "SELECT * FROM S WHERE A ; B ; C PARTITION BY [k] CONSUME BY ANY",
     "consume": "SELECT * FROM S WHERE A ; B ; C PARTITION BY [k] CONSUME BY PARTITION LIMIT 2",
+    "forget": "SELECT * FROM S WHERE A ; B ; C CONSUME BY ANY",
+    "forget the rest": "SELECT LAST * FROM S WHERE A ; B ; C WITHIN 30 [t] CONSUME BY PARTITION",
     "none": "SELECT NONE FROM S WHERE A ; C WITHIN 3 [t]",
 }
 queries = pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
@@ -188,6 +192,99 @@ def test_a_preview_uses_up_a_batch_but_not_the_session() -> None:
     assert session.feed(stream().slice(80)).to_arrow() == expected.feed(stream().slice(80)).to_arrow()
 
 
+# --- threads ------------------------------------------------------------------------
+
+
+class SlowReader:
+    """Events that another thread begins to read, and stops at until it is let go."""
+
+    def __init__(self) -> None:
+        self.is_reached, self.may_go_on = Event(), Event()
+        self.table = pa.RecordBatchReader.from_batches(SCHEMA, self._batches())
+
+    def _batches(self) -> Any:
+        yield from stream().slice(0, 60).to_batches()
+        self.is_reached.set()
+        assert self.may_go_on.wait(60)
+        yield from stream().slice(60).to_batches()
+
+
+@pytest.mark.parametrize("query", [QUERIES["sequence"], QUERIES["any"]])
+def test_a_second_thread_is_refused_while_the_first_is_at_work(query: str) -> None:
+    session, slow = Session(query, shape="positions"), SlowReader()
+    found: list[int] = []
+    matches = session.feed(slow.table)
+    thread = Thread(target=lambda: found.append(matches.count()))
+    thread.start()
+    assert slow.is_reached.wait(60)
+    tries: list[Any] = [
+        lambda: session.feed(stream()),
+        session.snapshot,
+        lambda: session.expire(1),
+        session.key_hashes,
+        lambda: session.keep_keys(session.key_hashes() > 0),
+    ]
+    for one in tries:
+        with pytest.raises(ceql.DataError, match="another thread"):
+            one()
+    assert session.stats.events == 60
+    slow.may_go_on.set()
+    thread.join()
+    assert found == [ceql.match(query, stream(), shape="positions").count()]
+    assert session.stats.events == 120
+
+
+def test_threads_that_take_turns_see_one_stream() -> None:
+    query = QUERIES["sequence"]
+    session = Session(query)
+    found: list[Any] = []
+
+    def feed(part: pa.Table) -> None:
+        found.extend(session.feed(part).to_arrow().to_pylist())
+
+    for part in parts_of(stream(), 11):
+        thread = Thread(target=feed, args=(part,))
+        thread.start()
+        thread.join()
+    assert found == rows_of(query, [stream()])
+
+
+def test_many_threads_at_once_get_an_answer_or_an_error() -> None:
+    session = Session("SELECT * FROM S WHERE A ; B WITHIN 100 EVENTS", shape="positions")
+    table = pa.table({"type": ["A", "B"] * 20_000})
+    errors: list[str] = []
+
+    def feed() -> None:
+        for _ in range(5):
+            try:
+                session.feed(table).count()
+            except ceql.DataError as error:
+                errors.append(error.message)
+
+    threads = [Thread(target=feed) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert session.stats.events % len(table) == 0
+    assert {error.split(":")[0] for error in errors} <= {
+        "the session is at work already",
+        "these matches were passed over when the session went on to the next batch",
+    }
+
+
+def test_a_reader_cannot_feed_the_session_that_reads_it() -> None:
+    session = Session(QUERIES["sequence"])
+
+    def feeding() -> Any:
+        session.feed(stream())
+        yield from stream().to_batches()
+
+    with pytest.raises(ceql.DataError, match="the reader of its own events"):
+        session.feed(pa.RecordBatchReader.from_batches(SCHEMA, feeding())).count()
+    assert session.feed(stream()).count() == ceql.match(QUERIES["sequence"], stream()).count()
+
+
 # --- errors -------------------------------------------------------------------------
 
 
@@ -242,6 +339,44 @@ def test_a_refused_batch_is_undone(query: str, memo_capacity: int) -> None:
     assert session.stats.matches == before.matches
     rest = session.feed(table.slice(60)).to_arrow().to_pylist()
     assert first + rest == rows_of(query, [table], shape="events")
+
+
+@pytest.mark.parametrize("setting", ["", "collecting", "small memo"])
+@queries
+def test_batches_that_fail_leave_no_trace(monkeypatch: pytest.MonkeyPatch, query: str, setting: str) -> None:
+    # Keys are forgotten between any two parts of a batch.
+    monkeypatch.setattr("ceql.engine.bound.MIN_KEYS", 1)
+    monkeypatch.setattr("ceql.engine.bound.MIN_HISTORY", 10)
+    rows = stream(150).to_pylist()
+    for at, row in enumerate(rows):
+        # Each key occurs for some time only.
+        row["k"] = row["k"] and f"{row['k']}{at // 20}"
+    table = pa.Table.from_pylist(rows, SCHEMA)
+    session = Session(query, shape="events", memo_capacity=0 if setting == "small memo" else 1000)
+    session.collects_always = setting == "collecting"
+
+    def failing(at: int) -> Any:
+        for begin, end in ((0, 1), (1, 6), (6, 26)):
+            yield from table.slice(at + begin, end - begin).to_batches()
+        raise InterruptedFeedError
+
+    random, at = Random(5), 0
+    found: list[Any] = []
+    while at < len(table):
+        size = random.choice([1, 3, 20])
+        found += session.feed(table.slice(at, size)).to_arrow().to_pylist()
+        at += size
+        for _ in range(2):
+            before = session.stats
+            with pytest.raises(InterruptedFeedError):
+                session.feed(pa.RecordBatchReader.from_batches(SCHEMA, failing(at))).count()
+            assert (session.stats.events, session.stats.matches) == (before.events, before.matches)
+            assert session.stats.live_nodes == before.live_nodes
+    assert found == rows_of(query, [table], shape="events")
+    assert session._bound is not None
+    if session._bound.keys is not None:
+        assert session._bound.keys.n_keys < 40
+    assert Session.restore(query, session.snapshot(), shape="events").stats.events == len(table)
 
 
 def test_match_ids_are_the_same_after_an_error() -> None:
@@ -347,6 +482,74 @@ def test_keys_without_open_matches_are_forgotten(monkeypatch: pytest.MonkeyPatch
             session = Session.restore(KEYED, session.snapshot())
     assert found == expected
     assert len(expected) > 100
+
+
+@pytest.mark.parametrize("query", [KEYED, KEYED.replace("5 [t]", "4 EVENTS")])
+def test_forgotten_keys_come_back_by_the_same_dictionary(monkeypatch: pytest.MonkeyPatch, query: str) -> None:
+    monkeypatch.setattr("ceql.engine.bound.MIN_KEYS", 2)
+    table = pa.Table.from_pylist(keyed_events(600))
+    table = table.set_column(2, "k", table["k"].combine_chunks().dictionary_encode())
+    session, found = Session(query), []
+    for part in parts_of(table, 11):
+        found += session.feed(part).to_arrow().to_pylist()
+    assert found == ceql.match(query, table).to_arrow().to_pylist()
+    assert len(found) > 10
+
+
+def key_column(names: list[str], encoded: bool) -> pa.Array:
+    return pa.array(names).dictionary_encode() if encoded else pa.array(names)
+
+
+@pytest.mark.parametrize("event_type", ["A", "X"], ids=["wanted", "unwanted"])
+@pytest.mark.parametrize("encoded", [False, True], ids=["plain", "dictionary"])
+@pytest.mark.parametrize("window", ["2 [t]", "2 EVENTS"])
+def test_what_is_remembered_of_keys_is_what_is_alive(event_type: str, encoded: bool, window: str) -> None:
+    session = Session(f"SELECT * FROM S WHERE A ; B PARTITION BY [k] WITHIN {window}", shape="positions")
+    sizes = []
+    for at in range(0, 200_000, 20_000):
+        names = [f"user number {number}" for number in range(at, at + 20_000)]
+        types = ["Y"] * 19_999 + [event_type] if "EVENTS" in window else [event_type] * 20_000
+        session.feed(pa.table({"type": types, "k": key_column(names, encoded), "t": range(at, at + 20_000)})).count()
+        assert session._bound is not None
+        assert session._bound.keys is not None
+        sizes.append(session.stats.state_bytes)
+        assert sizes[-1] > session._bound.keys.n_bytes
+    assert max(sizes) < 32_000_000
+    # Keys are told by events of their own where windows count these: each last one is open for ever.
+    n_open = {("A", "2 [t]"): 3, ("A", "2 EVENTS"): 10}.get((event_type, window), 0)
+    assert session.holds == bool(n_open)
+    assert len(session.snapshot()) < 4_000
+    assert len(session._bound.keys.dictionaries[0]) == session._bound.keys.n_keys == n_open
+    assert session.stats.state_bytes < 1_500_000
+
+
+def test_max_state_bytes_counts_the_keys() -> None:
+    query = "SELECT * FROM S WHERE A ; B PARTITION BY [k]"
+    session = Session(query, shape="positions", max_state_bytes=5_000_000)
+    session.feed(pa.table({"type": ["A"], "k": ["x" * 1_000_000]})).count()
+    assert 1_000_000 < session.stats.state_bytes < 2_000_000
+    with pytest.raises(ceql.DataError, match="more than max_state_bytes = 5000000"):
+        session.feed(pa.table({"type": ["A"] * 5, "k": [letter * 1_000_000 for letter in "abcde"]})).count()
+    # Nothing is left of the batch.
+    assert session.stats.state_bytes < 2_000_000
+    assert session.feed(pa.table({"type": ["B"], "k": ["x" * 1_000_000]})).count() == 1
+    # Those of which nothing is open do not count.
+    for letter in "abcdefghi":
+        session.feed(pa.table({"type": ["B"], "k": [letter * 1_000_000]})).count()
+    assert session.stats.events == 11
+
+
+def test_an_event_costs_what_it_touches(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What is saved for an undo is told by its size, because no test may depend on a clock.
+    for partition, consume in (("", ""), ("PARTITION BY [k]", ""), ("", "CONSUME BY ANY")):
+        session = Session(f"SELECT * FROM S WHERE A ; B {partition} {consume}", shape="positions")
+        session.feed(pa.table({"type": ["A"] * 50_000, "k": [at % 100 for at in range(50_000)]})).count()
+        undos: list[Undo] = []
+        with monkeypatch.context() as patched:
+            patched.setattr("ceql.engine.bound.Undo", lambda state, undos=undos: undos.append(Undo(state)) or undos[-1])
+            session.feed(pa.table({"type": ["A"], "k": [7]})).count()
+        assert not undos[0].has_all
+        assert sum(len(keys.slots) for keys in undos[0]._keys) == (2 if partition else 0)
 
 
 def test_an_expired_session_holds_nothing() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -110,3 +112,152 @@ def test_content_that_lacks_something_is_refused(content: snapshots.Content) -> 
 def test_a_header_that_is_none_is_refused() -> None:
     body = snapshots._HEAD.pack(snapshots.MAGIC, snapshots.VERSION, 10) + b"no json at all"
     assert "damaged" in refused(body + snapshots._checksum(body))
+
+
+# --- forged ones, with a checksum that is right ---------------------------------------
+
+FORGED_QUERIES = {
+    "sequence": "SELECT * FROM S WHERE A AS a ; B AS b ; C AS c WITHIN 12 [t]",
+    "events by key": "SELECT * FROM S WHERE A AS a ; B+ AS b ; C AS c PARTITION BY [k] WITHIN 20 EVENTS",
+    "two keys": "SELECT MAX * FROM S WHERE A ; B+ ; C PARTITION BY [k], [j] WITHIN 10 [x]",
+    "consume": "SELECT * FROM S WHERE A ; B ; C PARTITION BY [j] CONSUME BY PARTITION",
+}
+
+QUERY_BY_EVENTS = FORGED_QUERIES["events by key"]
+
+
+def some_events(n_events: int, first: int = 0) -> pa.Table:
+    random = Random(first)
+    rows = [
+        {
+            "type": random.choice("AABC"),
+            "t": at,
+            "k": random.choice(["p", "q", "é", None]),
+            "j": random.randrange(3),
+            "x": at / 3,
+        }
+        for at in range(first, first + n_events)
+    ]
+    return pa.Table.from_pylist(rows)
+
+
+def content_of(query: str) -> tuple[str, snapshots.Content]:
+    session = Session(query)
+    session.feed(some_events(60)).count()
+    return session._identity(), snapshots.read(session._identity(), session.snapshot())
+
+
+def forged(query: str, name: str, change: Any) -> bytes:
+    identity, content = content_of(query)
+    content[name] = change(content[name])
+    return snapshots.write(identity, content)
+
+
+def with_value(place: Any, value: Any) -> Any:
+    def change(array: Any) -> Any:
+        array[place] = value
+        return array
+
+    return change
+
+
+@pytest.mark.parametrize("value", [-4, -3, 10**6, 2**31 - 1, -(2**31)])
+@pytest.mark.parametrize("place", [0, -1])
+@pytest.mark.parametrize(
+    "name", ["link", "kind", "data", "pool", "key_from", "key_length", "key_room", "key_codes", "row_ids", "key_events"]
+)
+def test_a_number_that_points_nowhere_is_refused(name: str, place: int, value: int) -> None:
+    assert "damaged" in refused(forged(QUERY_BY_EVENTS, name, with_value(place, value)), QUERY_BY_EVENTS)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("control", with_value(1, 1)),
+        ("control", with_value(4, 10**9)),
+        ("control", with_value(5, 77)),
+        ("control", with_value(6, 0)),
+        ("control", with_value(7, 3)),
+        ("active", with_value(0, 2**63)),
+        ("active", lambda active: np.concatenate([active] * 9)),
+        ("key_active", lambda active: active * 0),
+        ("list_length", lambda lengths: lengths + 100),
+        ("list_nodes", lambda nodes: nodes - 10**6),
+        ("start", lambda start: start[::-1]),
+        ("start", lambda start: start + 10**6),
+        ("kind", lambda kind: kind.astype(np.int64)),
+        ("kind", lambda kind: kind[:-1]),
+        ("data", lambda data: data.astype(np.float64)),
+        ("key_epoch", lambda epoch: epoch[:, np.newaxis]),
+        ("pool", lambda pool: list(map(int, pool))),
+        ("key_codes", lambda codes: np.zeros_like(codes)),
+        ("key_values_0", lambda values: pa.concat_tables([values, values])),
+        ("key_values_0", lambda _: pa.table({"value": [1, 2, 3]})),
+        ("rows", lambda rows: rows.slice(1)),
+        ("rows", lambda rows: rows.drop_columns(["x"])),
+        ("states", lambda states: [*states, [[10**6], [], [], []]]),
+        ("states", lambda states: states[::-1]),
+        ("states", lambda states: states[:2]),
+        ("states", lambda states: [["a"]] * len(states)),
+        ("labels", lambda labels: [["nobody"] for _ in labels]),
+        ("labels", lambda _: []),
+        ("counters", lambda _: [1, 0, 0]),
+        ("counters", lambda counters: [counters[0], "x", 0]),
+        ("last", lambda _: [None]),
+        ("last", lambda _: [2**70]),
+        ("ordinals", lambda _: [None, []]),
+        ("ordinals", lambda _: [0, [[1, "x"]]]),
+        ("events", lambda _: pa.table({"type": ["A"]})),
+    ],
+)
+def test_content_that_no_session_writes_is_refused(name: str, change: Any) -> None:
+    assert refused(forged(QUERY_BY_EVENTS, name, change), QUERY_BY_EVENTS)
+
+
+def random_change(random: Random, content: snapshots.Content) -> None:
+    names = [name for name, value in content.items() if isinstance(value, np.ndarray) and value.size]
+    for _ in range(random.choice([1, 1, 2])):
+        numbers = content[random.choice(names)].reshape(-1)
+        n = len(content["kind"])
+        value = random.choice([0, 1, 2, 3, 17, n - 1, n, random.randrange(2 * n), random.randrange(2**31)])
+        numbers[random.randrange(len(numbers))] = (
+            value if numbers.dtype == np.uint64 else random.choice([value, -value])
+        )
+
+
+@pytest.mark.parametrize("query", FORGED_QUERIES.values(), ids=FORGED_QUERIES)
+def test_forged_numbers_are_refused_or_do_no_harm(query: str) -> None:
+    identity, _ = content_of(query)
+    session = Session(query)
+    session.feed(some_events(60)).count()
+    snapshot, outcomes = session.snapshot(), []
+    for seed in range(150):
+        content = snapshots.read(identity, snapshot)
+        random_change(Random(seed), content)
+        try:
+            session = Session.restore(query, snapshots.write(identity, content), chunk_size=50)
+        except ceql.SnapshotError:
+            outcomes.append("refused")
+            continue
+        for first in (60, 90):
+            for batch in islice(session.feed(some_events(30, first)).batches(), 10):
+                batch.validate(full=True)
+        assert session.snapshot()
+        outcomes.append("accepted")
+    assert outcomes.count("refused") > 70
+
+
+def test_bytes_of_arrow_that_are_damaged_are_refused_or_do_no_harm() -> None:
+    identity, content = content_of(QUERY_BY_EVENTS)
+    snapshot = snapshots.write(identity, {name: content[name] for name in ("rows", "key_values_0")})
+    snapshots.read(identity, snapshot)
+    random, n_refused = Random(3), 0
+    for _ in range(300):
+        damaged = bytearray(snapshot[:-16])
+        damaged[random.randrange(len(damaged) // 4, len(damaged))] = random.randrange(256)
+        try:
+            for table in snapshots.read(identity, bytes(damaged) + snapshots._checksum(bytes(damaged))).values():
+                table.to_pylist()
+        except (ValueError, OSError, KeyError, TypeError, ceql.SnapshotError):
+            n_refused += 1
+    assert n_refused > 20

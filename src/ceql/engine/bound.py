@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from ceql.automaton.lazy import Alphabet, DetState
 from ceql.automaton.passes import collapse_labels, simplify
 from ceql.automaton.properties import event_types, sees_every_event
+from ceql.engine import check_content
 from ceql.engine.arena import UNION
 from ceql.engine.batch import check_type_column
 from ceql.engine.chunk import Chunk
@@ -19,16 +20,18 @@ from ceql.engine.classes import Columns, columns_of
 from ceql.engine.fold import keep_keyed, keep_where
 from ceql.engine.history import History
 from ceql.engine.kernel import KEY
-from ceql.engine.keys import NO_KEY, KeyEncoder, count_events
+from ceql.engine.keys import NO_KEY, KeyEncoder, count_events, positions_by_key
 from ceql.engine.matches import Ordinals, ResultBuilder, Shape, as_type, result_schema
 from ceql.engine.measure import Measure
+from ceql.engine.memo import START
 from ceql.engine.recognizer import Events, Recognizer, check_size
 from ceql.engine.shared import SharedBuilder, shared_schema
 from ceql.engine.snapshot import Content
-from ceql.engine.state import MIN_NODES
+from ceql.engine.state import KEY_ARRAYS, MIN_NODES, NODE_ARRAYS
 from ceql.engine.symbols import SymbolEncoder
 from ceql.engine.text import check_text
 from ceql.engine.ties import Ties
+from ceql.engine.undo import Undo
 from ceql.errors import DataError
 from ceql.query import Query
 from ceql.syntax import plan
@@ -44,10 +47,8 @@ MIN_HISTORY = 1 << 18
 MIN_HISTORY_BYTES = 1 << 25
 """Bytes of it, likewise: rows may hold long texts."""
 
-MIN_KEYS = 1 << 17
+MIN_KEYS = 1 << 15
 """Partition keys below which none is forgotten."""
-
-KEY_ARRAYS = ("key_from", "key_length", "key_room", "key_epoch", "key_active", "key_events")
 
 
 class Bound:
@@ -74,6 +75,7 @@ class Bound:
         bound = query.plan
         self._stored = pa.schema([one.with_type(_stored_type(one.type)) for one in schema])
         automaton = simplify(collapse_labels(query.automaton)) if shape == "positions" else query.automaton
+        self._automaton = automaton
         self._guards = Alphabet.of(automaton).guards
         self.encoder = SymbolEncoder(self._guards)
         self.read = sorted(
@@ -126,41 +128,59 @@ class Bound:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes that are held between batches: the run state, and the rows that results may still show."""
-        return self.recognizer.state.n_bytes + (0 if self.history is None else self.history.n_bytes)
+        """Bytes that are held between batches: the run state, the keys, and the rows that results may still show."""
+        keys, history = self.keys, self.history
+        return (
+            self.recognizer.state.n_bytes
+            + (0 if keys is None else keys.n_bytes)
+            + (0 if history is None else history.n_bytes)
+        )
 
-    def copy_state(self) -> tuple[Any, ...]:
-        """Return what `restore_state` needs to undo a batch."""
+    def begin_batch(self) -> Callable[[], None]:
+        """Return what undoes all that is done until `end_batch`."""
+        undo = self.recognizer.undo = Undo(self.recognizer.state)
         history = None if self.history is None else self.history.copy()
         times = [one.last for one in self._clocks]
+        ordinals = self.builder.ordinals.copy()
         # The list stays as it is but for states that are added, unless the memo restarts with another.
         states = self.recognizer.memo.states
-        return self.recognizer.state.copy(), states, history, times, self.builder.ordinals.copy()
+        # So do the keys, unless some are forgotten.
+        keys = self.keys
+        n_keys = None if keys is None else keys.size
 
-    def restore_state(self, copied: tuple[Any, ...]) -> None:
-        """Undo all batches since the copy."""
-        self.recognizer.state, states, self.history, times, self.builder.ordinals = copied
-        memo = self.recognizer.memo
-        if memo.states is not states:
-            memo.restart(states, memo.n_symbols)
-        for one, last in zip(self._clocks, times, strict=True):
-            one.last = last
+        def undo_batch() -> None:
+            self.recognizer.state = undo.undone(self.recognizer.state)
+            self.recognizer.undo = None
+            self.history, self.builder.ordinals, self.keys = history, ordinals, keys
+            if keys is not None and n_keys is not None:
+                keys.shorten(n_keys)
+            memo = self.recognizer.memo
+            if memo.states is not states:
+                memo.restart(states, memo.n_symbols)
+            for one, last in zip(self._clocks, times, strict=True):
+                one.last = last
+
+        return undo_batch
+
+    def end_batch(self) -> None:
+        """Make a batch final."""
+        self.recognizer.undo = None
 
     def content(self) -> Content:
         """Return what must outlive the process: the run state, the keys, and the rows that are still needed."""
         recognizer = self.recognizer
-        recognizer.collect(self.measure.last)
+        recognizer.collect(self._now)
         self._forget_keys()
         state, memo = recognizer.state, recognizer.memo
         used, n_keys = state.n_nodes, 0 if self.keys is None else self.keys.n_keys
         content: Content = {
             "states": [[sorted(part) for part in one] for one in memo.states],
             "labels": [sorted(label) for label in memo.labels],
-            "control": state.control,
+            "control": state.lasting_control,
             "active": state.active,
             "list_nodes": state.list_nodes,
             "list_length": state.list_length,
-            **{name: getattr(state, name)[:used] for name in ("kind", "link", "data", "start")},
+            **{name: getattr(state, name)[:used] for name in NODE_ARRAYS},
             **{name: getattr(state, name)[:n_keys] for name in KEY_ARRAYS},
             "pool": state.pool[: state.pool_length],
             "counters": [state.n_events, state.n_matches, state.n_dropped],
@@ -170,26 +190,35 @@ class Bound:
         }
         if self.keys is not None:
             content["key_codes"] = self.keys.codes[:n_keys]
-            for index, dictionary in enumerate(self.keys.dictionaries):
-                data_type = self._stored.field(self.query.plan.partition_by[index]).type
-                content[f"key_values_{index}"] = pa.table({"value": pa.array(list(dictionary), _plain(data_type))})
+            for index, (dictionary, data_type) in enumerate(zip(self.keys.dictionaries, self._key_types, strict=True)):
+                content[f"key_values_{index}"] = pa.table({"value": pa.array(list(dictionary), data_type)})
         if self.history is not None:
             self._keep_live_rows()
             content["row_ids"], content["rows"] = self.history.snapshot()
         return content
 
     def take(self, content: Content) -> None:
-        """Put content back in place."""
+        """Put content back in place, or raise an error if no session can have written it."""
         state, memo = self.recognizer.state, self.recognizer.memo
+        check_content.check_names(content, memo.states[START], self._automaton)
         for parts in content["states"]:
             memo.number(DetState(*(frozenset(part) for part in parts)))
         for label in content["labels"]:
             memo.label_id(frozenset(label))
+        check_content.check_state(
+            content,
+            memo,
+            number=self.recognizer.number,
+            are_floats=[one.is_float for one in self._clocks],
+            counts_rows=self.measure.counts_rows,
+            key_types=self._key_types,
+            rows=None if self.history is None else self._stored,
+        )
         for name in ("control", "active", "list_nodes", "list_length", *KEY_ARRAYS):
             setattr(state, name, content[name])
         state.list_merged = np.full(len(state.list_length), -1, np.int32)
         state.make_room_for_nodes(max(MIN_NODES, 2 * len(content["kind"])))
-        for name in ("kind", "link", "data", "start"):
+        for name in NODE_ARRAYS:
             getattr(state, name)[: len(content[name])] = content[name]
         state.pool = np.zeros(max(1024, 2 * len(content["pool"])), np.int32)
         state.pool[: len(content["pool"])] = content["pool"]
@@ -200,10 +229,12 @@ class Bound:
             values = [
                 content[f"key_values_{index}"]["value"].to_pylist() for index in range(len(self.keys.dictionaries))
             ]
-            self.keys.restore(content["key_codes"], values)
+            self.keys = KeyEncoder.of(content["key_codes"], values)
         if self.history is not None:
+            done = 0
             for part in content["rows"].combine_chunks().to_batches():
-                self.history.append_rows(content["row_ids"], part)
+                self.history.append_rows(content["row_ids"][done : done + len(part)], part)
+                done += len(part)
 
     def _take_times(self, times: list[float | None]) -> None:
         for one, last in zip(self._clocks, times, strict=True):
@@ -231,9 +262,7 @@ class Bound:
             # Until the end of the batch the state keeps the old counts: a collection in between
             # may take a key for younger than it is, never for older.
             slots = self._slots(part, np.arange(len(part)))
-            counts = state.key_events.copy()
-            times = np.empty(len(part), np.int64)
-            count_events(slots, counts, times)
+            times = positions_by_key(slots, state.key_events)
         for begin in range(0, len(part), BLOCK):
             own = slice(begin, min(begin + BLOCK, len(part)))
             n_kept = self._encode(self._columns(part, types, streams, own), own.stop - own.start, is_timed[own])
@@ -252,7 +281,7 @@ class Bound:
                     yield from self.builder.parts(chunk, self.recognizer.memo.labels, self.history)
         state.n_events += len(part)
         if self.counts_events_by_key:
-            state.key_events = counts
+            count_events(slots, state.key_events)
 
     def _times(self, part: pa.RecordBatch, first_row: int) -> tuple[IntArray, IntArray]:
         """Return each row's measure and which rows have one, having checked that time does not run backwards."""
@@ -261,6 +290,10 @@ class Bound:
             # Rows that no window measures are left out, so their order does not matter.
             self.clock.of(part, first_row, is_timed)
         return times, is_timed
+
+    @property
+    def _key_types(self) -> list[pa.DataType]:
+        return [_plain(self._stored.field(name).type) for name in self.query.plan.partition_by]
 
     @property
     def _clocks(self) -> list[Measure]:
@@ -284,12 +317,7 @@ class Bound:
             numbers = [0] if streams is None else np.unique(streams).tolist()
             self.types_seen.update(self.query.plan.sources[number] for number in numbers)
             return
-        different = types.unique()
-        if pa.types.is_dictionary(different.type):
-            different = different.dictionary_decode()
-        # What is not UTF-8 is no type of a query, but may be shown.
-        values = different.drop_null().cast(pa.large_binary()).to_pylist()
-        self.types_seen.update(value.decode("utf-8", "replace") for value in values)
+        self.types_seen.update(types.unique().drop_null().to_pylist())
 
     def _as_stored(self, part: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
         """Return the columns of the first batch, in the types that they are kept in, their text checked."""
@@ -319,7 +347,10 @@ class Bound:
         """Return the slot of the partition key of some rows, with room for all of them in the state."""
         assert self.keys is not None
         slots = self.keys.encode([part.column(name) for name in self.query.plan.partition_by], rows)
-        self.recognizer.state.make_room_for_keys(self.keys.n_keys)
+        state, undo = self.recognizer.state, self.recognizer.undo
+        state.make_room_for_keys(self.keys.n_keys)
+        if undo is not None:
+            undo.save_keys(state, slots)
         return slots
 
     def _columns(self, part: pa.RecordBatch, types: pa.Array | None, streams: IntArray | None, own: slice) -> Columns:
@@ -353,10 +384,18 @@ class Bound:
                 columns[name] = pc.if_else(pa.array(is_lacking), pa.scalar(None, columns[name].type), columns[name])
         return pa.record_batch(list(columns.values()), schema=part.schema)
 
-    def expire(self, now: Any) -> None:
-        """Let go of all that cannot match an event at `now` or later, in the units of the window's attribute."""
-        self.recognizer.collect(now)
+    @property
+    def _now(self) -> Any:
+        return self.measure.now(self.recognizer.state.n_events)
+
+    def expire(self, now: Any = None) -> None:
+        """Let go of all that cannot match an event at `now` or later, in the units of the window's attribute.
+
+        Without it, that is the time of the last event.
+        """
+        self.recognizer.collect(self._now if now is None or self.measure.counts_rows else now)
         self._forget_keys()
+        self.recognizer.state.give_back_room()
         if self.history is not None:
             self._keep_live_rows()
 
@@ -377,7 +416,7 @@ class Bound:
         current = int(state.control[KEY])
         if current >= 0 and not is_kept[current]:
             state.active[:] = 0
-        self.expire(self.measure.last)
+        self.expire()
 
     def _forget_keys(self) -> None:
         """Give the slots of keys without open matches to others; a collection must have come just before."""
@@ -388,6 +427,7 @@ class Bound:
         current = int(state.control[KEY])
         if current >= 0:
             is_live[current] = state.active.any()
+        self._keys_limit = _next_limit(MIN_KEYS, int(is_live.sum()), state.n_nodes)
         if is_live.all():
             return
         slots = np.cumsum(is_live) - 1
@@ -397,32 +437,32 @@ class Bound:
             room = np.zeros((max(64, 2 * len(kept)), *kept.shape[1:]), kept.dtype)
             room[: len(kept)] = kept
             setattr(state, name, room)
-        self.keys.keep_only(is_live)
+        self.keys = self.keys.kept(is_live)
         self.ties.begin_anew()
 
     def forget(self) -> None:
         """Let go of keys and rows that no open match needs, once there are many."""
-        if self.keys is not None and self.keys.n_keys > self._keys_limit:
-            self.recognizer.collect(self.measure.last)
-            self._forget_keys()
-            self._keys_limit = max(MIN_KEYS, 2 * self.keys.n_keys)
-        if self.history is None:
-            return
         limit = self.recognizer.max_state_bytes
         is_too_large = limit is not None and self.n_bytes > limit
-        is_small = self.history.n_rows < self._history_limit and self.history.n_bytes < self._bytes_limit
-        if is_small and not is_too_large:
-            return
-        self.recognizer.collect(self.measure.last)
-        self._keep_live_rows()
-        self._history_limit = max(MIN_HISTORY, 2 * self.history.n_rows)
-        self._bytes_limit = max(MIN_HISTORY_BYTES, 2 * self.history.n_bytes)
-        check_size(self.n_bytes, limit)
+        has_many_keys = self.keys is not None and self.keys.n_keys > self._keys_limit
+        has_many_rows = self.history is not None and (
+            self.history.n_rows >= self._history_limit or self.history.n_bytes >= self._bytes_limit
+        )
+        if is_too_large or has_many_keys or has_many_rows:
+            self.expire()
+            check_size(self.n_bytes, limit)
 
     def _keep_live_rows(self) -> None:
         assert self.history is not None
         state = self.recognizer.state
         self.history.keep_only(state.data[: state.n_nodes][state.kind[: state.n_nodes] != UNION])
+        self._history_limit = max(MIN_HISTORY, 2 * self.history.n_rows)
+        self._bytes_limit = max(MIN_HISTORY_BYTES, 2 * self.history.n_bytes)
+
+
+def _next_limit(least: int, n_kept: int, n_nodes: int) -> int:
+    """Return how many there may be before some are forgotten again: that costs as much as there are, and nodes."""
+    return n_kept + max(least, n_kept, n_nodes // 4)
 
 
 def _stored_type(data_type: pa.DataType) -> pa.DataType:

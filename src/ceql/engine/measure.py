@@ -94,6 +94,15 @@ class Measure:
             return np.arange(first_row, first_row + len(part), dtype=np.int64), is_valid
         return values, is_valid
 
+    @property
+    def counts_rows(self) -> bool:
+        """Whether `of` gives numbers of rows, because the window is wider than anything that can be measured."""
+        return self._wide is not None
+
+    def now(self, n_events: int) -> Any:
+        """Return the last measure as `of` gave it, with so many events seen; None if there was none."""
+        return np.int64(n_events - 1) if self.counts_rows and self.last is not None else self.last
+
     def _check_span(self, present: IntArray, size: int) -> None:
         if self._first is None or self.last is None:
             self._first = int(present[0] if self.last is None else self.last)

@@ -20,6 +20,7 @@ from ceql.engine.chunk import Chunk
 from ceql.engine.collector import collect
 from ceql.engine.memo import MIN_SYMBOLS, START, Memo
 from ceql.engine.state import MIN_NODES, RunState
+from ceql.engine.undo import Undo
 from ceql.errors import DataError
 from ceql.syntax.ast import Consumption, Strategy
 
@@ -97,6 +98,9 @@ class Recognizer:
         self.memo = Memo(cea, strategy, capacity=capacity)
         self.state = RunState()
         self.state.start = self.state.start.astype(number)
+        self.undo: Undo | None = None
+        """What has to be told before anything in the state moves, in the middle of a batch."""
+        self._ends_arena = bool(self.consumes) and not is_partitioned
         self._chunk = chunk
         self._has_labels = has_labels
         self._output = _Output(chunk, VALUES_PER_MATCH * chunk, has_labels=has_labels)
@@ -126,7 +130,9 @@ class Recognizer:
             reason = self._advance(events, limit)
             if reason == requests.DONE:
                 break
-            if reason == requests.FULL:
+            if reason == requests.FULL and self._must_save:
+                self._save_all()
+            elif reason == requests.FULL:
                 yield from self._flush_full()
             elif reason == requests.MISS:
                 at, symbol = int(state.control[kernel.AT]), int(state.control[kernel.MISS_SYMBOL])
@@ -145,6 +151,7 @@ class Recognizer:
 
     def _advance(self, events: Events, limit: int) -> int:
         memo, state, output, rivals = self.memo, self.state, self._output, self._rivals
+        n_matches = 0 if self._must_save else len(output.start)
         state.make_room_for_states(memo.state_capacity, memo.n_words)
         scratch = self._scratch = self._scratch.for_states(memo.state_capacity)
         return int(
@@ -202,13 +209,25 @@ class Recognizer:
                 rivals.table,
                 rivals.table_serial,
                 rivals.notes,
-                output.start,
+                output.start[:n_matches],
                 output.end,
                 output.offset,
                 output.row,
                 output.label,
             )
         )
+
+    @property
+    def _must_save(self) -> bool:
+        """Whether the next match would overwrite what undoing needs. The kernel is stopped there, without output.
+
+        It ends the arena, so that all nodes of it are saved at most once.
+        """
+        return self._ends_arena and self.undo is not None and not self.undo.has_all
+
+    def _save_all(self) -> None:
+        if self.undo is not None:
+            self.undo.save_all(self.state)
 
     def _flush_full(self) -> list[Chunk]:
         """Empty the output because the next match did not fit."""
@@ -241,6 +260,7 @@ class Recognizer:
 
     def forget_states(self, n_symbols: int = MIN_SYMBOLS) -> None:
         """Drop all transitions, and the determinized states in which there is no run; the others are renumbered."""
+        self._save_all()
         state, memo = self.state, self.memo
         kept = np.concatenate([[START], state.states_in_use()])
         memo.restart([memo.states[number] for number in kept], n_symbols)
@@ -272,10 +292,10 @@ class Recognizer:
 
     def _make_room_for_rivals(self) -> None:
         self._rivals = self._rivals.grown(self._scratch.choice)
-        limit = self.max_state_bytes
-        if limit is not None:
-            check_size(self.state.n_bytes + self._rivals.n_bytes, limit)
-        elif self._rivals.n_bytes > MAX_CHOICE_BYTES:
+        n_bytes, limit = self._rivals.n_bytes, self.max_state_bytes
+        if n_bytes > MAX_CHOICE_BYTES or (limit is not None and self.state.n_bytes + n_bytes > limit):
+            self._forget_rivals()
+            check_size(self.state.n_bytes + n_bytes, limit)
             raise DataError(
                 f"to choose among the matches of one event takes more than {MAX_CHOICE_BYTES >> 20} MB",
                 "shorten the window, or add PARTITION BY or CONSUME BY, so that fewer matches end at the same event",
@@ -289,6 +309,7 @@ class Recognizer:
             now = state.key_events[key] if key >= 0 else 0
         elif now is None:
             return
+        self._save_all()
         moved_to = np.empty(state.n_nodes, np.int32)
         new_pool = np.empty_like(state.pool)
         key_now = state.key_events.astype(self.number) if self.counts_events_by_key else np.empty(0, self.number)

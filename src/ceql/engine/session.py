@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from os import PathLike
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -16,15 +17,28 @@ from ceql.engine import batch as batches
 from ceql.engine import notes
 from ceql.engine import snapshot as snapshots
 from ceql.engine.bound import Bound
+from ceql.engine.chunk import Chunk
 from ceql.engine.matches import SHAPES, Matches, Shape, result_schema
 from ceql.engine.recognizer import DEFAULT_CHUNK
-from ceql.errors import DataError, QueryError, SnapshotError, listing
+from ceql.errors import CeqlError, DataError, QueryError, SnapshotError, listing
 from ceql.query import Query, compile, query_text
 from ceql.schema import column_names
 from ceql.syntax import plan
 from ceql.version import __version__
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
+
+# What a snapshot can make Python and Arrow say that has not the form of one.
+_UNREADABLE = (
+    AttributeError,
+    LookupError,
+    OSError,
+    OverflowError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    pa.ArrowException,
+)
 
 
 @dataclass(frozen=True)
@@ -45,6 +59,8 @@ class Session:
     Any cutting of the stream into batches gives the same matches. What a session finds is read
     from the `Matches` that `feed` returns; those not read to the end when the next batch is fed are
     passed over. If anything goes wrong in a batch, the session is as it was before it.
+
+    Threads may take turns; while one is at work, be it at reading matches, another gets a `DataError`.
 
     Options beyond those of `ceql.match`:
 
@@ -93,7 +109,8 @@ class Session:
         self.collects_always = False
         self.warns = True
         self._bound: Bound | None = None
-        self._unread: Iterator[Any] | None = None
+        self._turn = _Turn()
+        self._unread: Iterator[Chunk] | None = None
         self._is_read = True
 
     @property
@@ -107,17 +124,19 @@ class Session:
 
         `events`, `matches` and `dropped` (events without partition key or time) count from the start; `live_nodes` and
         `state_bytes` say how much is held for open matches, `memo_size` how many determinized states are known.
+        Any thread may look at any time.
         """
-        if self._bound is None:
+        bound = self._bound
+        if bound is None:
             return Stats(0, 0, 0, 0, 0, 0)
-        state = self._bound.recognizer.state
+        state = bound.recognizer.state
         return Stats(
             state.n_events,
             state.n_matches,
             state.n_dropped,
             state.n_nodes,
-            self._bound.n_bytes,
-            self._bound.recognizer.memo.size,
+            bound.n_bytes,
+            bound.recognizer.memo.size,
         )
 
     def feed(self, events: object) -> Matches:
@@ -125,37 +144,35 @@ class Session:
 
         `events` is whatever `ceql.match` takes: one table of events, or a dict of them by stream.
         """
-        self._finish()
-        schema, parts, streams = self._parts(events)
-        if not schema.names:
-            return self._no_matches()
-        batches.check_names(schema)
-        bound = self._bound or self._bind(schema)
-        bound.check_schema(schema)
-        started = iter([self._recognise(bound, parts, streams)])
+        with self._turn:
+            self._finish()
+            schema, parts, streams = self._parts(events)
+            if not schema.names:
+                return self._no_matches()
+            batches.check_names(schema)
+            bound = self._bound or self._bind(schema)
+            bound.check_schema(schema)
+            running = self._unread = self._recognise(bound, parts, streams)
+        is_read = False
 
         def start() -> Iterator[tuple[int, Callable[[], pa.RecordBatch]]]:
-            running = next(started, None)
-            if running is None:
+            nonlocal is_read
+            if is_read:
                 raise DataError("these matches have been read already, and their events are gone")
-            self._unread = running
-            # Not `yield from`: a reader that stops early would close what the next batch has to finish.
-            for found in running:  # noqa: UP028
+            is_read = True
+            while (found := self._next(bound, running)) is not None:
                 yield found
-            if self._unread is not running:
-                raise DataError("these matches were passed over when the session went on to the next batch")
-            self._unread = None
 
-        self._unread = _Pending(start)
         return Matches(bound.schema, bound.query.plan, start)
 
     def snapshot(self) -> bytes:
         """Return all that the session must remember, as bytes that `restore` takes, in any process."""
-        self._finish()
-        if self._bound is None:
-            return snapshots.write(self._identity(), {"is_bound": False})
-        content = {"is_bound": True, **self._bound.content()}
-        return snapshots.write(self._identity(), content)
+        with self._turn:
+            self._finish()
+            if self._bound is None:
+                return snapshots.write(self._identity(), {"is_bound": False})
+            content = {"is_bound": True, **self._bound.content()}
+            return snapshots.write(self._identity(), content)
 
     @property
     def holds(self) -> bool:
@@ -167,28 +184,31 @@ class Session:
 
         `now` is a value of the attribute that WITHIN measures. Without it a session lets go when it is fed.
         """
-        self._finish()
-        if self._bound is None:
-            return False
-        if self._bound.measure.attribute is not None:
-            self._bound.expire(self._bound.measure.stored(now))
-        return self.holds
+        with self._turn:
+            self._finish()
+            if self._bound is None:
+                return False
+            if self._bound.measure.attribute is not None:
+                self._bound.expire(self._bound.measure.stored(now))
+            return self.holds
 
     def key_hashes(self) -> IntArray:
         """Return the hash of each partition key that has anything open, as `ceql.engine.keys.key_hashes` gives it."""
-        self._finish()
-        if self._bound is None:
-            return np.empty(0, np.uint64)
-        self._bound.expire(self._bound.measure.last)
-        return self._bound.key_hashes()
+        with self._turn:
+            self._finish()
+            if self._bound is None:
+                return np.empty(0, np.uint64)
+            self._bound.expire()
+            return self._bound.key_hashes()
 
     def keep_keys(self, is_kept: IntArray) -> None:
         """Let go of all but some partition keys, told in the order of `key_hashes`, to which nothing was fed since.
 
         What is fed afterwards must be of those keys only: another session may go on with the others.
         """
-        if self._bound is not None:
-            self._bound.keep_keys(is_kept)
+        with self._turn:
+            if self._bound is not None:
+                self._bound.keep_keys(is_kept)
 
     @classmethod
     def restore(cls, query: Query | str | PathLike[str], snapshot: bytes, **options: Any) -> Session:
@@ -204,7 +224,11 @@ class Session:
                 schema = content["events"].schema
                 session._bound = session._bind(schema)
                 session._bound.take(content)
-        except (LookupError, TypeError, ValueError, pa.ArrowException) as error:
+        except SnapshotError:
+            raise
+        except CeqlError as error:
+            raise SnapshotError(f"the snapshot does not fit the query: {error.message}", error.hint) from error
+        except _UNREADABLE as error:
             raise SnapshotError(f"the snapshot is damaged: {error!r}") from error
         return session
 
@@ -216,6 +240,25 @@ class Session:
         if isinstance(self._given, Query):
             return self.time_column or self._given.time_column, self.order_by or self._given.order_by
         return self.time_column, self.order_by
+
+    def _next(self, bound: Bound, running: Iterator[Chunk]) -> tuple[int, Callable[[], pa.RecordBatch]] | None:
+        """Return the next matches of the last batch; None after the last."""
+        with self._turn:
+            self._check_is_last(running)
+            chunk = next(running, None)
+            if chunk is None:
+                self._unread = None
+                return None
+        return len(chunk), partial(self._build, bound, running, chunk)
+
+    def _build(self, bound: Bound, running: Iterator[Chunk], chunk: Chunk) -> pa.RecordBatch:
+        with self._turn:
+            self._check_is_last(running)
+            return bound.build(chunk)
+
+    def _check_is_last(self, running: Iterator[Chunk]) -> None:
+        if self._unread is not running:
+            raise DataError("these matches were passed over when the session went on to the next batch")
 
     def _finish(self) -> None:
         """Run to the end of the last batch, passing over matches that were not read."""
@@ -300,10 +343,8 @@ class Session:
             **self.options,
         )
 
-    def _recognise(
-        self, bound: Bound, parts: Iterator[pa.RecordBatch], streams: IntArray | None
-    ) -> Iterator[tuple[int, Callable[[], pa.RecordBatch]]]:
-        before, was_bound = bound.copy_state(), self._bound
+    def _recognise(self, bound: Bound, parts: Iterator[pa.RecordBatch], streams: IntArray | None) -> Iterator[Chunk]:
+        undo, was_bound = bound.begin_batch(), self._bound
         n_tied = bound.ties.n_events
         self._bound = bound
         try:
@@ -311,13 +352,13 @@ class Session:
             for part in parts:
                 own_streams = None if streams is None else streams[done : done + len(part)]
                 done += len(part)
-                for chunk in bound.run(part, own_streams, lambda: self._is_read):
-                    yield len(chunk), partial(bound.build, chunk)
+                yield from bound.run(part, own_streams, lambda: self._is_read)
                 bound.forget()
+            bound.end_batch()
         except GeneratorExit:
             raise
         except BaseException:
-            bound.restore_state(before)
+            undo()
             bound.ties.begin_anew()
             bound.ties.n_events = n_tied
             self._bound = was_bound
@@ -350,17 +391,21 @@ def _compiled(
     return compile(text, described, time_column=time_column, order_by=order_by)
 
 
-class _Pending:
-    """A batch whose matches nobody has begun to read: it still has to be run."""
+class _Turn:
+    """Lets one in at a time, and refuses a second one: batches that are fed at the same time have no order."""
 
-    def __init__(self, start: Callable[[], Iterator[Any]]) -> None:
-        self._start = start
+    def __init__(self) -> None:
+        self._lock = Lock()
 
-    def __iter__(self) -> Iterator[Any]:
-        return self._start()
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise DataError(
+                "the session is at work already: another thread uses it, or the reader of its own events does",
+                "let threads take turns, or give each a session of its own",
+            )
 
-    def __next__(self) -> Any:
-        raise StopIteration
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 def _no_rows(schema: pa.Schema) -> pa.RecordBatch:

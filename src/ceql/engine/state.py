@@ -1,24 +1,28 @@
 """The run state: all that changes while events go by, and the only thing that is ever stored.
 
 Lists of the active states, the arena, the lists of other partition keys, clock and counters,
-as flat arrays. `copy` is cheap, because it is linear in what is alive, so a batch that fails is
-undone by going back to the copy.
+as flat arrays. `undo` puts it back as it was before a batch that fails.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ceql.engine.kernel import KEY, LIST_CAPACITY, N_CONTROL, N_NODES, N_POOL
+from ceql.engine.kernel import KEY, LIST_CAPACITY, N_CONTROL, N_EMITTED, N_NODES, N_POOL
 from ceql.engine.renumber import renumber_keys
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
 MIN_NODES = 1 << 14
 """Nodes that the arena starts with; collection is amortised over at least so many."""
+
+NODE_ARRAYS = ("kind", "link", "data", "start")
+LIST_ARRAYS = ("list_nodes", "list_length", "list_merged")
+KEY_ARRAYS = ("key_from", "key_length", "key_room", "key_epoch", "key_active", "key_events")
+"""What has one entry for each node, for each determinized state, for each partition key."""
 
 
 @dataclass
@@ -45,14 +49,6 @@ class RunState:
     n_matches: int = 0
     n_dropped: int = 0
 
-    def copy(self) -> RunState:
-        """Return an independent copy."""
-        copied = RunState()
-        for part in fields(self):
-            value = getattr(self, part.name)
-            setattr(copied, part.name, value.copy() if isinstance(value, np.ndarray) else value)
-        return copied
-
     @property
     def n_nodes(self) -> int:
         """Nodes in the arena, dead ones not yet collected included."""
@@ -63,12 +59,18 @@ class RunState:
         """Bytes that all arrays take."""
         return sum(part.nbytes for part in vars(self).values() if isinstance(part, np.ndarray))
 
+    @property
+    def lasting_control(self) -> IntArray:
+        """The control vector between batches: what only the kernel's next step would need is left out."""
+        lasting, kept = _control(), [N_NODES, KEY, N_POOL, N_EMITTED]
+        lasting[kept] = self.control[kept]
+        return lasting
+
     def make_room_for_states(self, n_states: int, n_words: int) -> None:
         """Lengthen what has one entry per determinized state."""
         if n_states > len(self.list_length):
-            self.list_nodes = _grown(self.list_nodes, n_states)
-            self.list_length = _grown(self.list_length, n_states)
-            self.list_merged = _grown(self.list_merged, n_states)
+            for name in LIST_ARRAYS:
+                setattr(self, name, _grown(getattr(self, name), n_states))
         if n_words > len(self.active):
             self.active = _grown(self.active, n_words)
             wider = np.zeros((len(self.key_active), n_words), np.uint64)
@@ -78,15 +80,15 @@ class RunState:
     def states_in_use(self) -> IntArray:
         """Return the numbers of the determinized states that have runs, of any key."""
         sets = self.active | np.bitwise_or.reduce(self.key_active, axis=0)
-        return np.flatnonzero(np.unpackbits(sets.view(np.uint8), bitorder="little"))
+        return members(sets)
 
     def renumber(self, kept: IntArray, n_states: int, n_words: int) -> None:
         """Give state `kept[i]` the number i, and make what has one entry per state as long as asked for."""
         numbers = np.zeros(64 * len(self.active), np.int32)
         numbers[kept] = np.arange(len(kept))
-        for name in ("list_nodes", "list_length", "list_merged"):
+        for name in LIST_ARRAYS:
             setattr(self, name, _grown(getattr(self, name)[kept], n_states))
-        in_use = numbers[np.flatnonzero(np.unpackbits(self.active.view(np.uint8), bitorder="little"))]
+        in_use = numbers[members(self.active)]
         self.active = np.zeros(n_words, np.uint64)
         np.bitwise_or.at(self.active, in_use >> 6, np.uint64(1) << (in_use & 63).astype(np.uint64))
         new_active = np.zeros((len(self.key_active), n_words), np.uint64)
@@ -97,14 +99,14 @@ class RunState:
         """Lengthen what has one entry per partition key."""
         if n_keys > len(self.key_from):
             room = max(n_keys, 2 * len(self.key_from), 64)
-            for name in ("key_from", "key_length", "key_room", "key_epoch", "key_active", "key_events"):
+            for name in KEY_ARRAYS:
                 setattr(self, name, _grown(getattr(self, name), room))
             if len(self.pool) == 0:
                 self.pool = np.zeros(1024, np.int32)
 
     def make_room_for_nodes(self, n_nodes: int) -> None:
         """Lengthen the arena."""
-        for name in ("kind", "link", "data", "start"):
+        for name in NODE_ARRAYS:
             setattr(self, name, _grown(getattr(self, name), n_nodes))
 
     def make_room_in_pool(self, length: int) -> None:
@@ -112,10 +114,25 @@ class RunState:
         if length > len(self.pool):
             self.pool = _grown(self.pool, length)
 
+    def give_back_room(self) -> None:
+        """Shorten arena and pool where little of them is in use; keys that are gone give theirs back by themselves."""
+        n_nodes = 4 * self.n_nodes + MIN_NODES
+        if len(self.kind) > 4 * n_nodes:
+            for name in NODE_ARRAYS:
+                setattr(self, name, getattr(self, name)[:n_nodes].copy())
+        n_entries = 4 * (self.pool_length + len(self.key_from)) + MIN_NODES
+        if len(self.pool) > 4 * n_entries:
+            self.pool = self.pool[:n_entries].copy()
+
     @property
     def pool_length(self) -> int:
         """Entries of the pool in use."""
         return int(self.control[N_POOL])
+
+
+def members(states: IntArray) -> IntArray:
+    """Return the numbers of the states in a set."""
+    return np.flatnonzero(np.unpackbits(states.view(np.uint8), bitorder="little"))
 
 
 def _control() -> IntArray:
