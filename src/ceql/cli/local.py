@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import ceql
-from ceql.backends.files import CSV_OPTIONS, FORMATS, EventFile, FileError, check_suffix, read_all_events, write_rows
+from ceql.backends.files import FORMATS, EventFile, FileError, check_suffix, read_all_events, write_rows
+from ceql.backends.text_files import CSV_OPTIONS
 from ceql.cli.exits import reason
 from ceql.cli.preview import N_SHOWN, print_rows, show_rows
 from ceql.cli.request import Request, note_unseen_types
