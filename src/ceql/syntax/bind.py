@@ -217,7 +217,9 @@ class _FormulaBinder:
                 message = f"condition on '{node.variable.text}' uses '{attribute}': a condition sees one event"
                 hint = "correlate events with PARTITION BY, or compare in a query over the matches"
                 name = attribute.variable.text
-                if self.scope.names.introduced(name) is None and name in self.scope.attributes_of(holding.types):
+                if self.scope.names.introduced(name) is None:
+                    if not self.scope.is_unknown and name not in self.scope.attributes_of(self.scope.pattern_types):
+                        raise _unknown_variable(attribute.variable, self.scope.names.known)
                     message = f"'{attribute}' is a part of attribute '{name}', and only whole ones can be compared"
                     hint = "make a column of it first"
                 raise Mistake(message, attribute.span, hint)
