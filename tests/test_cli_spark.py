@@ -207,6 +207,17 @@ def test_both_engines_read_the_same_from_text(folder: Folder, spark: Any) -> Non
         assert kinds[0][1] is Kind.TIMESTAMP
 
 
+@pytest.mark.parametrize("arguments", [["-o", "m"], [], ["--json"]])
+def test_events_without_key_or_time_are_counted_and_told(folder: Folder, arguments: list[str]) -> None:
+    (folder / "e.csv").write_text("type,k,t\nA,p,1\nA,,2\nB,p,3\nB,q,\n")
+    (folder / "q.ceql").write_text("SELECT * FROM S WHERE A ; B PARTITION BY [k] WITHIN 5 [t]")
+    result = folder.run("-i", "e.csv", *arguments)
+    assert result.exit_code == 0, result.stderr
+    warning, summary = result.stderr.splitlines()
+    assert warning == "warning: 2 events were left out: NULL in 'k' (PARTITION BY) or 't' (WITHIN)"
+    assert summary.startswith("2 events left out, ")
+
+
 def test_several_streams(folder: Folder) -> None:
     (folder / "q.ceql").write_text("SELECT * FROM S, T WHERE S>A AS x ; T>B AS y WITHIN 5 [t]")
     result = folder.run("-i", "T=events.csv", "-i", "S=events.parquet", "-o", "m")

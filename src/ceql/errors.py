@@ -6,6 +6,8 @@
     ├── SnapshotError   a snapshot is damaged, or belongs to another query
     └── JobError        Spark could not finish a job
 
+Beside them `CeqlWarning`: nothing is wrong, but the answer may not be what was meant.
+
 Every error keeps its fields as data and survives pickling, because errors travel
 from worker processes to the driver.
 """
@@ -106,6 +108,10 @@ class SnapshotError(CeqlError):
 
 class JobError(CeqlError):
     """Spark could not finish a job, for a reason that is not in the data."""
+
+
+class CeqlWarning(UserWarning):
+    """A query ran, but what it found may not be what was meant: its message says why."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:

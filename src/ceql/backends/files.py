@@ -17,7 +17,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from ceql.backends.text_files import open_csv, open_json
-from ceql.errors import DataError
+from ceql.errors import CeqlWarning, DataError
 
 PARQUET = (".parquet", ".pq")
 ARROW = (".arrow", ".feather", ".ipc")
@@ -218,7 +218,8 @@ class _ParquetWriter:
         except pa.ArrowInvalid:
             batch = batch.cast(self._schema, safe=False)
             if not self._has_cut:
-                warnings.warn("times finer than microseconds are cut in Parquet; Arrow keeps them", stacklevel=2)
+                note = "times finer than microseconds are cut off in Parquet; Arrow keeps them"
+                warnings.warn(note, CeqlWarning, stacklevel=2)
             self._has_cut = True
         self._writer.write_batch(batch)
 

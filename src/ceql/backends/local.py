@@ -37,6 +37,7 @@ def match(
         sort: sort the events first, by time; otherwise time that runs backwards is an error.
         max_state_bytes: an error instead of more memory than this.
     """
+    sessions: list[Session] = []
 
     def begin() -> Matches:
         session = Session(
@@ -48,6 +49,7 @@ def match(
             sort=sort,
             max_state_bytes=max_state_bytes,
         )
+        sessions.append(session)
         return session.feed(events)
 
     given = events.values() if isinstance(events, Mapping) else [events]
@@ -60,4 +62,4 @@ def match(
             return first.start()
         return (pending.pop() if pending else begin()).start()
 
-    return Matches(first.schema, first.plan, start)
+    return Matches(first.schema, first.plan, start, lambda: sessions[-1].stats.dropped)

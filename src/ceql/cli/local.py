@@ -17,7 +17,7 @@ from ceql.backends.files import FORMATS, EventFile, FileError, check_suffix, rea
 from ceql.backends.text_files import CSV_OPTIONS
 from ceql.cli.exits import reason
 from ceql.cli.preview import N_SHOWN, print_rows, show_rows
-from ceql.cli.request import Request, note_unseen_types
+from ceql.cli.request import Request, note_dropped, note_unseen_types, warnings_told
 from ceql.cli.summary import Summary
 
 MANY = 10_000_000
@@ -34,7 +34,7 @@ def run_locally(request: Request) -> Summary:
         stream: read_all_events(paths, request.column_types(stream), format=request.format, options=request.options)
         for stream, paths in request.streams.items()
     }
-    with _progress(files) as show:
+    with warnings_told(), _progress(files) as show:
         readers = {stream: file.reader(show) for stream, file in files.items()}
         matches = ceql.match(
             request.text,
@@ -49,6 +49,7 @@ def run_locally(request: Request) -> Summary:
     if not isinstance(found, int):
         show_rows(matches.schema.names, found)
     n_rows = found if isinstance(found, int) else len(found)
+    note_dropped(matches.plan, matches.dropped)
     if n_rows == 0:
         note_unseen_types(request.text, _types(request))
     return Summary(
@@ -57,6 +58,7 @@ def run_locally(request: Request) -> Summary:
         rows=n_rows,
         seconds=time.perf_counter() - began,
         events=sum(file.n_read for file in files.values()),
+        dropped=matches.dropped,
         output=request.written_to,
         is_cut=not isinstance(found, int) and n_rows > N_SHOWN,
     )

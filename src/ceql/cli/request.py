@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,14 +13,14 @@ import typer
 
 from ceql.automaton.lazy import Alphabet
 from ceql.engine.matches import Shape
-from ceql.errors import listing
+from ceql.errors import CeqlWarning, listing
 from ceql.explain import FEWER_MATCHES, exponential_output
 from ceql.query import compile
 from ceql.schema import Schema
 from ceql.syntax.declare import declared_schema
 from ceql.syntax.mistakes import Mistake
 from ceql.syntax.parser import parse
-from ceql.syntax.plan import HasType
+from ceql.syntax.plan import AttributeWindow, HasType, Plan
 
 Mode = Literal["error", "overwrite", "append"]
 PlanName = Literal["auto", "keys", "shards", "single"]
@@ -93,6 +95,33 @@ def note_unseen_types(text: str, seen: Iterable[str | None]) -> None:
     if unseen:
         types = f"types {listing(unseen)}" if len(unseen) > 1 else f"type {unseen[0]}"
         typer.echo(f"note: there is no event of {types}; there are: {listing(there) or 'no events'}", err=True)
+
+
+@contextmanager
+def warnings_told() -> Iterator[None]:
+    """Tell what ceql warns of as notes, when all is done: a bar may stand on the terminal until then."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", CeqlWarning)
+        yield
+    for one in caught:
+        if issubclass(one.category, CeqlWarning):
+            typer.echo(f"note: {one.message}", err=True)
+        else:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+
+
+def attributes_wanted(query: Plan) -> dict[str, str]:
+    """Return the attributes that an event must have to count for a query, each with the clause that wants it."""
+    wanted = dict.fromkeys(query.partition_by, "PARTITION BY")
+    return wanted | ({query.window.attribute: "WITHIN"} if isinstance(query.window, AttributeWindow) else {})
+
+
+def note_dropped(query: Plan, n_dropped: int) -> None:
+    """Warn of events that the query left out for want of a partition key or a time."""
+    if n_dropped:
+        clauses = [f"'{name}' ({clause})" for name, clause in attributes_wanted(query).items()]
+        events = f"{n_dropped:,} events were" if n_dropped > 1 else "1 event was"
+        typer.echo(f"warning: {events} left out: NULL in {' or '.join(clauses)}", err=True)
 
 
 def paths_by_stream(text: str, inputs: Sequence[str]) -> dict[str, list[str]]:
