@@ -151,8 +151,21 @@ def test_with_output_the_summary_is_json(folder: Path) -> None:
     told = json.loads(result.stdout)
     assert told.pop("seconds") > 0
     output = str(folder / "m.jsonl")
-    assert told == {"engine": "local", "shape": "matches", "rows": 3, "events": 4, "output": output}
+    assert told == {"engine": "local", "shape": "matches", "rows": 3, "events": 4, "dropped": 0, "output": output}
     assert result.stderr == ""
+
+
+def test_events_without_key_or_time_are_counted_and_told(folder: Path) -> None:
+    (folder / "e.csv").write_text("type,k,t\nA,p,1\nA,,2\nB,p,3\nB,q,\n")
+    (folder / "q.ceql").write_text("SELECT * FROM S WHERE A ; B PARTITION BY [k] WITHIN 5 [t]")
+    arguments = ["run", "--engine", "local", folder / "q.ceql", "-i", folder / "e.csv", "-o", folder / "m.jsonl"]
+    code, said = run(*arguments)
+    assert code == 0, said
+    warning, summary = said.splitlines()
+    assert warning == "warning: 2 events were left out: NULL in 'k' (PARTITION BY) or 't' (WITHIN)"
+    assert summary.startswith("4 events, 2 of them left out, 1 match, ")
+    result = CliRunner().invoke(app, [*map(str, arguments), "--mode", "overwrite", "--json"])
+    assert json.loads(result.stdout)["dropped"] == 2
 
 
 @pytest.mark.parametrize(

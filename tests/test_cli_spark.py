@@ -26,9 +26,12 @@ from ceql.cli import app
 
 pytest.importorskip("pyspark.sql")
 import ceql.spark
+from ceql.backends.files import read_events
 from ceql.backends.spark_failures import explained
+from ceql.backends.spark_files import read_frame
 from ceql.backends.spark_lines import json_lines, write_lines
 from ceql.errors import JobError
+from ceql.schema import Kind, kind_of
 
 pytestmark = [
     pytest.mark.spark,
@@ -173,6 +176,48 @@ def test_times_are_found_in_text_and_mean_utc(folder: Folder, spark: Any, suffix
     assert rows(folder / "m.json", "json")[0]["match_end"] == "2024-01-31T09:30:05.000Z"
 
 
+def test_both_engines_read_the_same_from_text(folder: Folder, spark: Any) -> None:
+    times = ["2024-01-31T10:20:30.123456789Z", "2024-01-31 10:20", "2024-01-31T10:20:30.5+02:00", "2024-01-31T10"]
+    cells = {
+        "type": ["A", "B", "C", "D"],
+        "at": times,
+        "day": ["2024-01-31", "2024-02-29", None, "2024-01-01"],
+        "clock": ["10:00", "10:01", "10:02", "10:03"],
+        "year": ["2024-05", "2023-01", "1999-12", "2000-01"],
+        "key": ["NULL", "NA", None, "nan"],
+        "x": [1.5, None, 2, -3e9],
+        "n": [1, 2, None, 4],
+        "flag": [True, None, False, True],
+    }
+    lines = [dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
+    texts = [["" if value is None else str(value) for value in row.values()] for row in lines]
+    (folder / "e.csv").write_text(
+        "".join(f"{','.join(row)}\n" for row in [cells, *texts]).replace("10:02,1999-12,", '10:02,1999-12,""')
+    )
+    (folder / "e.jsonl").write_text("".join(f"{json.dumps(row | {'id': '1234'})}\n" for row in lines))
+    (folder / "e.json").write_text(json.dumps(lines, indent=1))
+    for name in ("e.csv", "e.jsonl", "e.json"):
+        events = read_events(folder / name)
+        local = pa.Table.from_batches(events.batches, events.schema)
+        on_spark = read_frame(spark, [str(folder / name)]).toArrow().select(local.column_names)
+        assert on_spark.to_pylist() == local.to_pylist()
+        kinds = [[kind_of(data_type) for data_type in schema.types] for schema in (on_spark.schema, local.schema)]
+        assert kinds[0] == kinds[1]
+        assert local.column_names[: len(cells)] == list(cells)
+        assert kinds[0][1] is Kind.TIMESTAMP
+
+
+@pytest.mark.parametrize("arguments", [["-o", "m"], [], ["--json"]])
+def test_events_without_key_or_time_are_counted_and_told(folder: Folder, arguments: list[str]) -> None:
+    (folder / "e.csv").write_text("type,k,t\nA,p,1\nA,,2\nB,p,3\nB,q,\n")
+    (folder / "q.ceql").write_text("SELECT * FROM S WHERE A ; B PARTITION BY [k] WITHIN 5 [t]")
+    result = folder.run("-i", "e.csv", *arguments)
+    assert result.exit_code == 0, result.stderr
+    warning, summary = result.stderr.splitlines()
+    assert warning == "warning: 2 events were left out: NULL in 'k' (PARTITION BY) or 't' (WITHIN)"
+    assert summary.startswith("2 events left out, ")
+
+
 def test_several_streams(folder: Folder) -> None:
     (folder / "q.ceql").write_text("SELECT * FROM S, T WHERE S>A AS x ; T>B AS y WITHIN 5 [t]")
     result = folder.run("-i", "T=events.csv", "-i", "S=events.parquet", "-o", "m")
@@ -296,6 +341,13 @@ def test_a_wrong_query(folder: Folder) -> None:
         (["-i", "events.csv", "--type-column", "kind"], "events.csv: .* 'kind'\nhint: .*--type-column ''.*\n"),
         (["-i", "ragged.csv"], "file:(//)?ragged.csv: .*\nhint: .*mode=PERMISSIVE .*\n"),
         (["-i", "headers"], "file:(//)?headers/2.csv: .*\n"),
+        (
+            ["-i", "ns.parquet"],
+            "cannot read ns.parquet: it has times in nanoseconds, which Spark does not read\n"
+            "hint: write it with coerce_timestamps='us', .*\n",
+        ),
+        (["-i", "cells.tsv"], "cannot tell the format of cells.tsv .*\nhint: give --format csv --option .*\n"),
+        (["-i", "cells.csv"], "cannot read cells.csv: .*separated by ';'\nhint: give --option delimiter=';'\n"),
         (["-i", "null.parquet"], "null.parquet: 't' is NULL in some event.*\nhint: .*\nbatch 1 of a task, .*\n"),
     ],
 )
@@ -304,6 +356,10 @@ def test_wrong_data(folder: Folder, arguments: list[str], message: str) -> None:
     (folder / "empty.csv").write_text("")
     (folder / "bad.jsonl").write_text('{"type": "A", "t": 0}\n{"type": \n')
     (folder / "ragged.csv").write_text("type,t\nA,1\nB,2,3\n")
+    (folder / "cells.tsv").write_text("type\tt\nA\t1\n")
+    (folder / "cells.csv").write_text("type;t\nA;1\n")
+    nanoseconds = pa.table({"type": ["A"], "t": pa.array([1], pa.timestamp("ns"))})
+    pa.parquet.write_table(nanoseconds, folder / "ns.parquet")
     for name in ("empty", "mixed", "headers"):
         (folder / name).mkdir()
     (folder / "mixed" / "1.csv").write_text("type,t\nA,1\n")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
+import subprocess
+import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -16,6 +19,7 @@ import pytest
 import ceql
 from ceql.backends import files
 from ceql.backends.files import SUFFIXES, FileError, read_events, write_rows
+from ceql.backends.iso_times import NotATime, as_moments
 
 ROWS = pa.table({"type": ["A", "B", "ü,\n\"'"], "x": [1, None, 3], "y": [0.5, 1.5, None]})
 TEXT = (".csv", ".csv.gz", ".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz")
@@ -101,6 +105,27 @@ def test_every_type_can_be_written(tmp_path: Path, suffix: str, name: str) -> No
         assert found[name].to_pylist() == TYPES[name].to_pylist()
 
 
+def test_parquet_has_microseconds_as_spark_reads_no_finer_ones(tmp_path: Path) -> None:
+    nanoseconds = pa.timestamp("ns", "UTC")
+    moment = datetime(2024, 1, 2, 3, 4, 5, 678901, UTC)
+    columns = {
+        "t": pa.array([moment, None], nanoseconds),
+        "s": pa.array([{"t": moment, "x": 1}, None], pa.struct([("t", nanoseconds), ("x", pa.int64())])),
+        "l": pa.array([[{"t": moment}], None], pa.list_(pa.struct([("t", nanoseconds)]))),
+    }
+    path = write(tmp_path / "rows.parquet", pa.table(columns))
+    found = pa.parquet.read_table(path)
+    assert "ns" not in str(found.schema)
+    assert found.to_pylist() == [
+        {"t": moment, "s": {"t": moment, "x": 1}, "l": [{"t": moment}]},
+        dict.fromkeys(columns),
+    ]
+    finer = pa.table({"t": pa.array([1_000, 1_001], pa.int64()).cast(nanoseconds)})
+    with pytest.warns(UserWarning, match="finer than microseconds"):
+        write(path, finer)
+    assert pa.parquet.read_table(path)["t"].cast(pa.int64()).to_pylist() == [1, 1]
+
+
 def test_files_are_read_bit_by_bit(tmp_path: Path) -> None:
     table = pa.table({"type": ["A", "B"] * 50_000, "x": range(100_000)})
     path = tmp_path / "events.parquet"
@@ -128,6 +153,11 @@ def test_files_are_read_bit_by_bit(tmp_path: Path) -> None:
         ("cut.csv.gz", gzip.compress(b"type,x\nA,1\n" * 1000, mtime=0)[:-20]),
         ("events.jsonl", b'{"type": "A"}\n{"type": \n'),
         ("events.json", b"[1, 2]"),
+        ("cut.json", b'[{"type": "A"}, {"type"'),
+        ("deep.json", b"[" * 100_000),
+        ("latin.jsonl", b'{"type": "A", "x": "\xe9"}\n'),
+        ("latin.csv", b"type,\xe9\nA,1\n"),
+        ("twice.csv", b"type,x,x\nA,1,2\n"),
         ("empty.json", b""),
         ("events.xlsx", b""),
         ("events", b""),
@@ -143,7 +173,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path, name: str, content:
 
 
 def test_a_value_of_another_type_far_down_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ceql.backends.files.CSV_BLOCK", 1000)
+    monkeypatch.setattr("ceql.backends.text_files.BLOCK", 1000)
     path = tmp_path / "events.csv"
     path.write_text("type,x\n" + "A,1\n" * 1000 + "B,two\n")
     matches = ceql.match("SELECT * FROM S WHERE B", read_events(path).reader(lambda _: None))
@@ -152,6 +182,168 @@ def test_a_value_of_another_type_far_down_is_explained(tmp_path: Path, monkeypat
     assert str(path) in str(caught.value)
     typed = read_events(path, {"x": pa.string()}).reader(lambda _: None)
     assert ceql.match("SELECT * FROM S WHERE B", typed).count() == 1
+
+
+def test_damaged_files_are_read_or_refused(tmp_path: Path) -> None:
+    command = [sys.executable, str(Path(__file__).with_name("damaged_files.py")), str(tmp_path), "128"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stderr
+    assert [line.split()[1] for line in ended.stdout.splitlines()] == ["128"] * 6
+
+
+def test_arrow_that_leads_out_of_its_buffers_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "events.arrow", ROWS)
+    content = path.read_bytes()
+    # The offsets of the column of types: where 'A' ends.
+    at = content.index(bytes([0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0]))
+    path.write_bytes(content[: at + 4] + b"\xff\xff\xff\x7f" + content[at + 8 :])
+    with pytest.raises(FileError, match=re.escape(str(path))):
+        read(path)
+
+
+def test_an_empty_cell_is_null_and_no_word_is(tmp_path: Path) -> None:
+    path = tmp_path / "events.csv"
+    path.write_text('type,k,n,x,y\nA,,NA,1,\nA,"",7,,NaN\nA,NULL,8,2,1.5\n')
+    found = read(path)
+    assert found["k"].to_pylist() == [None, None, "NULL"]
+    assert found["n"].to_pylist() == ["NA", "7", "8"]
+    assert found["x"].to_pylist() == [1, None, 2]
+    assert str(found["y"].to_pylist()) == "[None, nan, 1.5]"
+
+
+TIMES = {
+    "2024-01-31": "2024-01-31 00:00:00.000000Z",
+    "2024-01-31T10": "2024-01-31 10:00:00.000000Z",
+    "2024-01-31 10:20": "2024-01-31 10:20:00.000000Z",
+    "2024-01-31T10:20:30": "2024-01-31 10:20:30.000000Z",
+    "2024-01-31 10:20:30.5": "2024-01-31 10:20:30.500000Z",
+    "2024-01-31T10:20:30.123456789Z": "2024-01-31 10:20:30.123456Z",
+    "2024-01-31T10:20:30.5+02:00": "2024-01-31 08:20:30.500000Z",
+    "2024-01-31T00:20-0530": "2024-01-31 05:50:00.000000Z",
+    "1969-12-31T23:59:59.9999999+00": "1969-12-31 23:59:59.999999Z",
+    "0001-01-01T00:00:00Z": "0001-01-01 00:00:00.000000Z",
+    "2000-02-29T00:00Z": "2000-02-29 00:00:00.000000Z",
+    "9999-12-31T23:59:59Z": "9999-12-31 23:59:59.000000Z",
+}
+NO_TIMES = [
+    "2024",
+    "2024-05",
+    "10:00",
+    "12345",
+    "2024-1-31",
+    "2024-01-31X10:00",
+    "2024-13-01",
+    "2023-02-29",
+    "1900-02-29",
+    "2024-04-31",
+    "2024-01-00",
+    "0000-01-01",
+    "2024-01-31T24:00",
+    "2024-01-31T10:60",
+    "2024-01-31T10:00:60",
+    "2024-01-31T10:00.",
+    "2024-01-31T10:00:00.",
+    "2024-01-31T",
+    "2024-01-31T10:00:00.1234567890",
+    "2024-01-31T10:00+19:00",
+    "2024-01-31T10:00+2",
+    "2024-01-31T10:00Z1",
+    "2024-01-31Z",
+    "20240131",
+    "2024-01-31T10:00+02:0",
+    "2024-01-31T10:00+",
+    "2024-01-31T1x:00",
+]
+
+
+def test_iso_times() -> None:
+    texts = pa.array([None, *TIMES, None])
+    assert as_moments(texts).cast(pa.string()).to_pylist() == [None, *TIMES.values(), None]
+    assert as_moments(texts.slice(4, 3)).equals(as_moments(texts).slice(4, 3))
+    for text in NO_TIMES:
+        with pytest.raises(NotATime):
+            as_moments(pa.array(["2024-01-31", text]))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_times_are_found_in_text(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"events{suffix}"
+
+    def put(texts: list[str]) -> Path:
+        lines = [f"A,{text}" if suffix == ".csv" else json.dumps({"type": "A", "at": text}) for text in texts]
+        path.write_text("".join(f"{line}\n" for line in (["type,at", *lines] if suffix == ".csv" else lines)))
+        return path
+
+    found = read(put(list(TIMES)))["at"]
+    assert found.type == pa.timestamp("us", "UTC")
+    assert found.cast(pa.string()).to_pylist() == list(TIMES.values())
+    for text in NO_TIMES:
+        if suffix == ".csv" and (text.isdigit() or text == "0000-01-01"):
+            continue
+        assert read(put([text]))["at"].to_pylist() == [text]
+    assert read(put(["2024-01-31", "2024-02-01"]))["at"].type in (pa.date32(), pa.timestamp("us", "UTC"))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_declared_types_decide_what_text_holds(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"events{suffix}"
+    values = {"a": "2024-01-31T10:00:00.5Z", "b": "2024-01-31 10:00", "c": "2024-01-31", "d": "2024-01-31", "e": 7}
+    as_csv = f"{','.join(values)}\n{','.join(map(str, values.values()))}\n"
+    path.write_text(as_csv if suffix == ".csv" else json.dumps(values))
+    types = {
+        "a": pa.string(),
+        "b": pa.timestamp("us"),
+        "c": pa.timestamp("us", "UTC"),
+        "d": pa.date32(),
+        "e": pa.string(),
+        "not there": pa.int64(),
+    }
+    events = read_events(path, types)
+    assert dict(zip(events.schema.names, events.schema.types, strict=True)) == {
+        name: data_type for name, data_type in types.items() if name in values
+    }
+    (row,) = pa.Table.from_batches(events.batches).to_pylist()
+    assert row == {
+        "a": values["a"],
+        "b": datetime(2024, 1, 31, 10),
+        "c": datetime(2024, 1, 31, tzinfo=UTC),
+        "d": date(2024, 1, 31),
+        "e": "7",
+    }
+
+
+def test_a_text_that_is_no_time_far_down_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ceql.backends.text_files.BLOCK", 1000)
+    path = tmp_path / "events.csv"
+    path.write_text("type,at\n" + "A,2024-01-31T10:00\n" * 1000 + "B,soon\n")
+    with pytest.raises(FileError, match="'at' has a value that is no time: 'soon'\nhint: types are guessed"):
+        read(path)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".json.gz"])
+def test_a_json_array_of_events_is_read(tmp_path: Path, suffix: str) -> None:
+    rows = [{"type": "A", "x": 1, "s": "é]"}, {"type": "B", "x": None, "s": "\n"}]
+    content = f"\n {json.dumps(rows, indent=2)}\n".encode()
+    path = tmp_path / f"events{suffix}"
+    path.write_bytes(gzip.compress(content) if suffix.endswith(".gz") else content)
+    assert read(path).to_pylist() == rows
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "hint"),
+    [
+        ("events.tsv", "type\tx\nA\t1\n", r"give --format csv --option delimiter='\\t'"),
+        ("events.txt", "type;x\nA;1\n", "give --format csv --option delimiter=';'"),
+        ("events.csv", "type;x\nA;1\n", "hint: give --option delimiter=';'"),
+        ("events.csv", "type\tx\nA\t1\n", r"hint: give --option delimiter='\\t'"),
+        ("events.xlsx", "", "give --format, or use one of .parquet"),
+    ],
+)
+def test_what_separates_cells_is_told(tmp_path: Path, name: str, content: str, hint: str) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    with pytest.raises(FileError, match=hint):
+        read(path)
 
 
 @suffixes

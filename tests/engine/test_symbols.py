@@ -147,6 +147,7 @@ def as_seen(value: Any, data_type: pa.DataType) -> Any:
     return float(value) if isinstance(value, np.floating) else value
 
 
+@pytest.mark.filterwarnings("ignore:.*means UTC:ceql.errors.CeqlWarning")
 @pytest.mark.parametrize("data_type", COLUMNS, ids=str)
 @settings(max_examples=settings.get_profile("ceql").max_examples // 10)
 @given(data=st.data())

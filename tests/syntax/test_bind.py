@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from decimal import Decimal
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pytest
 from pyspark.sql import types as spark
 
 import ceql
-from ceql.errors import CeqlError, DataError
+from ceql.errors import CeqlError, CeqlWarning, DataError
 from ceql.schema import ANY_STREAM, Kind, Schema, kind_of
 from ceql.syntax import plan
 from ceql.syntax.declare import TYPES
@@ -357,3 +358,24 @@ def test_queries_survive_pickling() -> None:
     copy = pickle.loads(pickle.dumps(query))
     assert copy == query
     assert copy.result_schema.equals(query.result_schema)
+
+
+@pytest.mark.parametrize(
+    ("condition", "zone", "is_warned_of"),
+    [
+        ("t > '2024-01-31 10:00'", "Europe/Berlin", True),
+        ("x = 1 AND NOT t IN {'2024-01-31 10:00Z', '2024-01-31'}", "Europe/Berlin", True),
+        ("t BETWEEN '2024-01-31' AND '2024-02-01'", "+02:00", True),
+        ("t > '2024-01-31 10:00+01:00'", "Europe/Berlin", False),
+        ("t > '2024-01-31 10:00'", "UTC", False),
+        ("t > '2024-01-31 10:00'", None, False),
+    ],
+)
+def test_times_without_zone_are_warned_of_where_the_column_has_another(
+    condition: str, zone: str | None, is_warned_of: bool
+) -> None:
+    schema = pa.schema([("type", pa.string()), ("x", pa.int64()), ("t", pa.timestamp("us", zone))])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ceql.compile(f"SELECT * FROM S WHERE A AS a FILTER a[{condition}]", schema)
+    assert [one.category for one in caught] == [CeqlWarning] * is_warned_of

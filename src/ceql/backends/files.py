@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,24 +14,26 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.json
 import pyarrow.parquet
 
-from ceql.errors import DataError
+from ceql.backends.text_files import open_csv, open_json
+from ceql.errors import CeqlWarning, DataError
 
 PARQUET = (".parquet", ".pq")
 ARROW = (".arrow", ".feather", ".ipc")
 CSV = (".csv", ".csv.gz")
 JSON_LINES = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz")
-CSV_BLOCK = 1 << 24
-"""Bytes of CSV and JSON lines that are read at a time, and from which types are guessed."""
 
+TABLES = (".txt", ".tsv", ".tab", ".dat", ".psv")
+"""Suffixes of what is probably CSV, but not with commas."""
 SUFFIXES = (*PARQUET, *ARROW, *CSV, *JSON_LINES)
 _ENCODING_HINT = "write it anew in UTF-8: iconv -f ISO-8859-1 -t UTF-8"
 
 FORMATS = ("parquet", "arrow", "csv", "json")
-CSV_OPTIONS = ("header", "delimiter", "sep")
-"""Options for reading CSV, as Spark calls them."""
+
+
+_UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError, DataError)
+"""What is raised for files that cannot be read."""
 
 
 class FileError(DataError):
@@ -69,21 +72,25 @@ def read_events(
 
     CSV does not say what its columns hold: `column_types` does, for those that it names.
     """
-    kind = format or check_suffix(path)
+    kind = format or format_of(path.name)
+    if kind is None:
+        raise FileError(f"cannot tell the format of {path} by its suffix", format_hint(path.name))
     try:
         if kind == "parquet":
             file = pa.parquet.ParquetFile(path)
+            _check_zones(file.schema_arrow)
             batches = file.iter_batches(batch_size=1 << 20)
             return EventFile(file.schema_arrow, _explained(batches, path), file.metadata.num_rows)
         if kind == "arrow":
             opened = pa.ipc.open_file(pa.memory_map(str(path)))
-            batches = (opened.get_batch(index) for index in range(opened.num_record_batches))
-            return EventFile(opened.schema, _explained(batches, path))
-        reader = _open_csv(path, column_types or {}, options or {}) if kind == "csv" else _open_json(path)
+            _check_zones(opened.schema)
+            return EventFile(opened.schema, _explained(_checked_batches(opened), path))
+        types = column_types or {}
+        schema, batches = open_csv(path, types, options or {}) if kind == "csv" else open_json(path, types)
         if kind == "csv":
-            _check_is_text(reader.schema, path)
-        return EventFile(reader.schema, _explained(iter(reader), path))
-    except (OSError, pa.ArrowInvalid) as error:
+            _check_is_text(schema, path)
+        return EventFile(schema, _explained(batches, path))
+    except _UNREADABLE as error:
         raise _unreadable(path, error) from error
 
 
@@ -134,15 +141,14 @@ def _like(batch: pa.RecordBatch, schema: pa.Schema, file: Path, first: Path) -> 
         raise FileError(f"cannot read {file}: its columns are not those of {first}: {error}") from error
 
 
-def _open_csv(path: Path, column_types: Mapping[str, pa.DataType], options: Mapping[str, str]) -> Any:
-    has_header = options.get("header", "true").lower() == "true"
-    read = pa.csv.ReadOptions(block_size=CSV_BLOCK, autogenerate_column_names=not has_header)
-    delimiter = options.get("delimiter", options.get("sep", ",")).replace("\\t", "\t")
-    if len(delimiter) != 1:
-        raise FileError(f"the delimiter of CSV is one character, not '{delimiter}'")
-    parse = pa.csv.ParseOptions(delimiter=delimiter)
-    convert = pa.csv.ConvertOptions(column_types=dict(column_types))
-    return pa.csv.open_csv(path, read, parse, convert)
+def _check_zones(schema: pa.Schema) -> None:
+    """Refuse times of a zone that nobody knows, which could not be shown."""
+    for field in schema:
+        if pa.types.is_timestamp(field.type) and field.type.tz is not None:
+            try:
+                pa.scalar(0, field.type).as_py()
+            except Exception as error:  # Of the library that has the zones, which may be one of several.
+                raise DataError(f"column '{field.name}' has an unknown time zone {field.type.tz!r}") from error
 
 
 def _check_is_text(schema: pa.Schema, path: Path) -> None:
@@ -155,21 +161,29 @@ def _check_is_text(schema: pa.Schema, path: Path) -> None:
         raise FileError(f"cannot read {path}: the text of '{binary[0]}' is not UTF-8", _ENCODING_HINT)
 
 
-def _open_json(path: Path) -> Any:
-    return pa.json.open_json(path, pa.json.ReadOptions(block_size=CSV_BLOCK))
+def _checked_batches(opened: Any) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of an Arrow file. Its bytes are not copied but followed, so they are looked through first."""
+    for index in range(opened.num_record_batches):
+        batch = opened.get_batch(index)
+        batch.validate(full=True)
+        yield batch
 
 
 def _explained(batches: Iterator[pa.RecordBatch], path: Path) -> Iterator[pa.RecordBatch]:
     """Yield batches; what is wrong further down in a file is told like what is wrong at its start."""
     try:
         yield from batches
-    except (OSError, pa.ArrowInvalid) as error:
+    except _UNREADABLE as error:
         raise _unreadable(path, error) from error
 
 
 def _unreadable(path: Path, error: Exception) -> FileError:
     if isinstance(error, OSError) and error.errno:
         return FileError(f"cannot read {path}: {os.strerror(error.errno)}")
+    if isinstance(error, DataError):
+        return FileError(f"cannot read {path}: {error.message}", error.hint)
+    if isinstance(error, UnicodeDecodeError):
+        return FileError(f"cannot read {path}: it has text that is not UTF-8: {error.object[:40]!r}")
     hint = None
     if "invalid UTF8" in str(error):
         hint = _ENCODING_HINT
@@ -190,13 +204,51 @@ def write_rows(path: Path, schema: pa.Schema) -> Iterator[Writer]:
     """Open a file for rows of a schema; a file that is there is replaced only when all is written."""
     kind = check_suffix(path)
     unfinished = path.with_name(f".{path.name}.unfinished")
-    opened: Any = {"parquet": pa.parquet.ParquetWriter, "arrow": pa.ipc.new_file}.get(kind, _TextWriter)
+    opened: Any = {"parquet": _ParquetWriter, "arrow": pa.ipc.new_file}.get(kind, _TextWriter)
     try:
         with opened(str(unfinished), schema) as writer:
             yield writer
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+class _ParquetWriter:
+    """Parquet with times in microseconds: Spark does not read finer ones."""
+
+    def __init__(self, path: str, schema: pa.Schema) -> None:
+        self._path = path
+        self._schema = pa.schema([one.with_type(_in_microseconds(one.type)) for one in schema], schema.metadata)
+        self._has_cut = False
+        self._writer = pa.parquet.ParquetWriter(path, self._schema)
+
+    def __enter__(self) -> _ParquetWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        try:
+            batch = batch.cast(self._schema)
+        except pa.ArrowInvalid:
+            batch = batch.cast(self._schema, safe=False)
+            if not self._has_cut:
+                note = "times finer than microseconds are cut off in Parquet; Arrow keeps them"
+                warnings.warn(note, CeqlWarning, stacklevel=2)
+            self._has_cut = True
+        self._writer.write_batch(batch)
+
+
+def _in_microseconds(data_type: pa.DataType) -> pa.DataType:
+    """Return a type with microseconds in place of nanoseconds."""
+    if pa.types.is_timestamp(data_type) and data_type.unit == "ns":
+        return pa.timestamp("us", data_type.tz)
+    if pa.types.is_struct(data_type):
+        return pa.struct([field.with_type(_in_microseconds(field.type)) for field in data_type])
+    if pa.types.is_list(data_type):
+        return pa.list_(data_type.value_field.with_type(_in_microseconds(data_type.value_type)))
+    return data_type
 
 
 class _TextWriter:
@@ -243,6 +295,18 @@ def check_suffix(path: Path) -> str:
     if kind is None:
         raise FileError(f"cannot tell the format of {path} by its suffix", f"use one of {', '.join(SUFFIXES)}")
     return kind
+
+
+def format_hint(name: str) -> str:
+    """Return what to do about a name whose suffix tells no format.
+
+    >>> format_hint("trades.txt")
+    "give --format csv --option delimiter=';', or whatever separates its cells"
+    """
+    if name.lower().endswith(TABLES):
+        delimiter = "\\t" if name.lower().endswith((".tsv", ".tab")) else ";"
+        return f"give --format csv --option delimiter='{delimiter}', or whatever separates its cells"
+    return f"give --format, or use one of {', '.join(SUFFIXES)}"
 
 
 def format_of(name: str) -> str | None:

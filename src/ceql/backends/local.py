@@ -39,6 +39,7 @@ def match(
         sort: sort the events first, by time; otherwise time that runs backwards is an error.
         max_state_bytes: an error instead of more memory than this.
     """
+    sessions: list[Session] = []
 
     def begin() -> tuple[Session, Matches]:
         session = Session(
@@ -50,6 +51,7 @@ def match(
             sort=sort,
             max_state_bytes=max_state_bytes,
         )
+        sessions.append(session)
         return session, session.feed(events)
 
     given = events.values() if isinstance(events, Mapping) else [events]
@@ -62,7 +64,7 @@ def match(
             return first.start()
         return _until_the_end(*(pending.pop() if pending else begin()))
 
-    return Matches(first.schema, first.plan, start)
+    return Matches(first.schema, first.plan, start, lambda: sessions[-1].stats.dropped)
 
 
 def _until_the_end(session: Session, matches: Matches) -> Iterator[tuple[int, Callable[[], Any]]]:

@@ -28,6 +28,17 @@ _WRONG_DATA = ("MALFORMED_", "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", "CANNOT_MER
 _DAMAGED_CHECKPOINT = ("MALFORMED_LOG_FILE", "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY")
 _NO_SUCH_FORMAT = ("DATA_SOURCE_NOT_FOUND", "AVRO_DATA_SOURCE_NOT_ENABLED")
 
+_FILES = {
+    "PATH_NOT_FOUND": ("there is no such file or folder", None),
+    "UNABLE_TO_INFER_SCHEMA": ("there are no events from which the columns could be told", None),
+    "PATH_ALREADY_EXISTS": ("it exists already", "mode 'overwrite' replaces it, 'append' adds to it"),
+}
+"""Conditions that Spark names, and what they mean of a file: message and hint."""
+_NANOSECONDS = (
+    "it has times in nanoseconds, which Spark does not read",
+    "write it with coerce_timestamps='us', as pandas and pyarrow can, or use --engine local",
+)
+
 _FORMATS = ("parquet", "csv", "json", "orc", "text", "xml")
 _FORMATS_OF_PACKAGES = ("avro", "delta", "hudi", "iceberg")
 
@@ -63,12 +74,10 @@ def _known_condition(text: str) -> DataError | SnapshotError | None:
     if found is None:
         return None
     condition, message = found[1], " ".join(found[2].split())
-    if condition == "PATH_NOT_FOUND":
-        return FileError("there is no such file or folder")
-    if condition == "UNABLE_TO_INFER_SCHEMA":
-        return FileError("there are no events from which the columns could be told")
-    if condition == "PATH_ALREADY_EXISTS":
-        return FileError("it exists already", "mode 'overwrite' replaces it, 'append' adds to it")
+    if condition in _FILES:
+        return FileError(*_FILES[condition])
+    if condition == "PARQUET_TYPE_ILLEGAL" and "NANOS" in message:
+        return FileError(*_NANOSECONDS)
     if condition in _NO_SUCH_FORMAT:
         return _unknown_format(message)
     if condition in _DAMAGED_CHECKPOINT:

@@ -17,20 +17,31 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from ceql.backends.files import FileError
+from ceql.backends.files import TABLES, FileError, format_hint
 from ceql.backends.files import format_of as format_of_suffix
+from ceql.backends.iso_times import SPARK_PATTERN
 from ceql.backends.spark_failures import SPARK_ERRORS, explained
 from ceql.backends.spark_predicates import quoted
+from ceql.backends.text_files import begins_with_array, check_delimiter
 from ceql.errors import DataError
 
 Mode = Literal["error", "overwrite", "append"]
 
+_TIMES = {"timeZone": "UTC", "timestampFormat": SPARK_PATTERN, "enableDateTimeParsingFallback": "true"}
 READER_DEFAULTS = {
     # Values that do not fit, and files with other headers, are errors: Spark itself would read NULL, or columns by
     # their place. Times without a zone mean UTC, as they do in queries. Quotes within quotes are doubled, as in the
-    # files of nearly all other programs.
-    "csv": {"header": "true", "escape": '"', "mode": "FAILFAST", "enforceSchema": "false", "timeZone": "UTC"},
-    "json": {"mode": "FAILFAST", "inferTimestamp": "true", "timeZone": "UTC"},
+    # files of nearly all other programs. Text is a time if it has the form of one: Spark itself takes 2024 and 10:00
+    # for times, too. Where a time is declared, it may still have any form that Spark knows.
+    "csv": {
+        "header": "true",
+        "escape": '"',
+        "mode": "FAILFAST",
+        "enforceSchema": "false",
+        "dateFormat": "yyyy-MM-dd",
+        **_TIMES,
+    },
+    "json": {"mode": "FAILFAST", "inferTimestamp": "true", **_TIMES},
 }
 WRITER_DEFAULTS = {
     "csv": {"header": "true", "escape": '"', "timeZone": "UTC"},
@@ -61,7 +72,10 @@ def read_frame(
     """
     try:
         chosen = format or _format_of_files(spark, paths)
-        reader = spark.read.format(chosen).options(**_with_defaults(READER_DEFAULTS.get(chosen, {}), options or {}))
+        defaults = READER_DEFAULTS.get(chosen, {})
+        if chosen == "json" and all(_here(path).is_file() and begins_with_array(_here(path)) for path in paths):
+            defaults = defaults | {"multiLine": "true"}
+        reader = spark.read.format(chosen).options(**_with_defaults(defaults, options or {}))
         if chosen == "csv":
             reader = reader.schema(_csv_schema(reader, paths, options or {}, declared or {}))
         elif chosen == "json" and declared:
@@ -241,7 +255,8 @@ def _format_in_folder(spark: SparkSession, path: str) -> str:
         return str(formats.pop())
     if formats:
         raise FileError(f"{path} has files of several formats: {', '.join(sorted(map(str, formats)))}", "give --format")
-    raise FileError(f"cannot tell the format of {path} by its suffix or its files", "give --format")
+    hint = format_hint(path) if path.lower().endswith(TABLES) else "give --format"
+    raise FileError(f"cannot tell the format of {path} by its suffix or its files", hint)
 
 
 def _is_there(spark: SparkSession, path: str) -> bool:
@@ -273,8 +288,12 @@ def _csv_schema(
     found = reader.option("inferSchema", "false").load(list(paths)).schema
     if not found.fields:
         raise FileError(f"cannot read {', '.join(paths)}: there is no line with the names of columns")
-    asked = next((value for name, value in options.items() if name.lower() == "inferschema"), "true")
-    if asked.lower() == "true" and not set(found.names) <= set(declared):
+    given = {name.lower(): value for name, value in options.items()}
+    try:
+        check_delimiter(found.names, given.get("delimiter", given.get("sep", ",")))
+    except DataError as error:
+        raise FileError(f"cannot read {', '.join(paths)}: {error.message}", error.hint) from None
+    if given.get("inferschema", "true").lower() == "true" and not set(found.names) <= set(declared):
         found = reader.option("inferSchema", "true").load(list(paths)).schema
     return StructType([_declared_field(field, declared) for field in found.fields])
 

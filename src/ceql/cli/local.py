@@ -13,10 +13,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import ceql
-from ceql.backends.files import CSV_OPTIONS, FORMATS, EventFile, FileError, check_suffix, read_all_events, write_rows
+from ceql.backends.files import FORMATS, EventFile, FileError, check_suffix, read_all_events, write_rows
+from ceql.backends.text_files import CSV_OPTIONS
 from ceql.cli.exits import reason
 from ceql.cli.preview import N_SHOWN, print_rows, show_rows
-from ceql.cli.request import Request, warnings_told
+from ceql.cli.request import Request, note_dropped, warnings_told
 from ceql.cli.summary import Summary
 
 MANY = 10_000_000
@@ -48,12 +49,14 @@ def run_locally(request: Request) -> Summary:
     if not isinstance(found, int):
         show_rows(matches.schema.names, found)
     n_rows = found if isinstance(found, int) else len(found)
+    note_dropped(matches.plan, matches.dropped)
     return Summary(
         engine="local",
         shape=request.shape,
         rows=n_rows,
         seconds=time.perf_counter() - began,
         events=sum(file.n_read for file in files.values()),
+        dropped=matches.dropped,
         output=request.written_to,
         is_cut=not isinstance(found, int) and n_rows > N_SHOWN,
     )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import typer
@@ -13,14 +15,20 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own documentation writes it
 
 import ceql.spark
+from ceql.backends.files import format_of
 from ceql.backends.spark_files import check_output, output_format, read_frame, without_leftovers, write_frame
 from ceql.backends.spark_lines import json_lines, write_lines
 from ceql.backends.spark_predicates import quoted
 from ceql.cli.exits import until_nobody_reads
 from ceql.cli.preview import N_SHOWN, show_rows
-from ceql.cli.request import Request, note_unseen_types
+from ceql.cli.request import Request, attributes_wanted, note_dropped, note_unseen_types
 from ceql.cli.spark_jobs import is_on_this_machine, run_job, runs_in_this_process
 from ceql.cli.summary import Summary
+from ceql.errors import CeqlError
+from ceql.syntax.plan import Plan
+
+SECONDS_TO_TELL = 2.0
+"""How long Spark is given to tell what it observed, once a job is done."""
 
 MAX_TYPES = 1000
 """Event types that are looked at where none of a query's seems to be there."""
@@ -33,7 +41,7 @@ def run_on_spark(request: Request) -> Summary:
         # Refuses what Spark has no format for, before it starts.
         output_format(request.output, request.output_format)
     with nullcontext() if request.output is None else without_leftovers(request.output):
-        names, found = run_job(
+        names, found, dropped = run_job(
             lambda spark: _run(request, spark), master=request.master, conf=request.conf, is_verbose=request.is_verbose
         )
     if not isinstance(found, int):
@@ -44,13 +52,14 @@ def run_on_spark(request: Request) -> Summary:
         shape=request.shape,
         rows=n_rows,
         seconds=time.perf_counter() - began,
+        dropped=dropped,
         output=request.written_to,
         is_cut=not isinstance(found, int) and n_rows > N_SHOWN,
     )
 
 
-def _run(request: Request, spark: SparkSession) -> tuple[Sequence[str], int | list[dict[str, Any]]]:
-    """Return the columns, and how many rows were written or those to be shown."""
+def _run(request: Request, spark: SparkSession) -> tuple[Sequence[str], int | list[dict[str, Any]], int | None]:
+    """Return the columns, how many rows were written or those to be shown, and how many events were left out."""
     inputs = [path for paths in request.streams.values() for path in paths]
     if request.output is not None and is_on_this_machine(spark, request.output):
         check_output(request.output, request.mode, inputs)
@@ -63,7 +72,8 @@ def _run(request: Request, spark: SparkSession) -> tuple[Sequence[str], int | li
     }
     if request.is_verbose:
         typer.echo(ceql.spark.explain(request.text, events, **options), err=True)
-    rows = ceql.spark.match(request.text, events, shape=request.shape, **options)
+    counter = _DropCounter(request, events)
+    rows = ceql.spark.match(request.text, counter.events, shape=request.shape, **options)
     found: int | list[dict[str, Any]]
     if request.output is not None:
         found = _written(request, rows, request.output)
@@ -72,9 +82,59 @@ def _run(request: Request, spark: SparkSession) -> tuple[Sequence[str], int | li
     else:
         # One more than is shown tells whether there are more.
         found = rows.limit(N_SHOWN + 1).toArrow().to_pylist()
+    dropped = counter.note()
     if found in (0, []):
         note_unseen_types(request.text, _types(request, events))
-    return rows.columns, found
+    return rows.columns, found, dropped
+
+
+class _DropCounter:
+    """Counts the events without a partition key or a time while Spark reads them, where that costs nothing.
+
+    That is for text, all of which is read: an observation would keep Spark from skipping parts of other files.
+    """
+
+    def __init__(self, request: Request, events: Mapping[str, DataFrame]) -> None:
+        self._plan: Plan | None = None
+        self._observations: list[Observation] = []
+        self.events = events
+        schema = dict(events) if len(events) > 1 else next(iter(events.values()))
+        # What is wrong with the query is told where it runs.
+        with suppress(CeqlError):
+            query = ceql.compile(request.text, schema, time_column=request.time_column, order_by=request.order_by)
+            self._plan = query.plan
+            names = attributes_wanted(query.plan)
+            self.events = {stream: self._observed(request, frame, names) for stream, frame in events.items()}
+
+    def _observed(self, request: Request, frame: DataFrame, names: Collection[str]) -> DataFrame:
+        formats = {request.format or format_of(name) for name in frame.inputFiles()}
+        if not names or not formats <= {"csv", "json"}:
+            return frame
+        is_null = [F.col(quoted(name)).isNull() if name in frame.columns else F.lit(True) for name in names]  # noqa: FBT003
+        observation = Observation()
+        self._observations.append(observation)
+        return frame.observe(observation, F.count_if(reduce(or_, is_null)).alias("dropped"))
+
+    def note(self) -> int | None:
+        """Tell of events that were left out; return how many, None if they were not counted."""
+        counts = [_told(observation) for observation in self._observations]
+        if self._plan is None or not counts or None in counts:
+            return None
+        n_dropped = sum(count for count in counts if count is not None)
+        note_dropped(self._plan, n_dropped)
+        return n_dropped
+
+
+def _told(observation: Observation) -> int | None:
+    """Return what was observed; None if Spark does not tell, as where it found that there was nothing to do."""
+    until = time.monotonic() + SECONDS_TO_TELL
+    with suppress(Exception):
+        told = observation._jo.future()  # type: ignore[union-attr]
+        # The count itself would be waited for without end.
+        while not told.isCompleted() and time.monotonic() < until:
+            time.sleep(0.01)
+        return int(observation.get["dropped"]) if told.isCompleted() else None
+    return None
 
 
 def _written(request: Request, rows: DataFrame, output: str) -> int:

@@ -21,6 +21,7 @@ from ceql.schema import Schema
 from ceql.syntax.declare import declared_schema
 from ceql.syntax.mistakes import Mistake
 from ceql.syntax.parser import parse
+from ceql.syntax.plan import AttributeWindow, Plan
 
 Mode = Literal["error", "overwrite", "append"]
 PlanName = Literal["auto", "keys", "shards", "single"]
@@ -104,6 +105,20 @@ def warnings_told() -> Iterator[None]:
             typer.echo(f"note: {one.message}", err=True)
         else:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+
+
+def attributes_wanted(query: Plan) -> dict[str, str]:
+    """Return the attributes that an event must have to count for a query, each with the clause that wants it."""
+    wanted = dict.fromkeys(query.partition_by, "PARTITION BY")
+    return wanted | ({query.window.attribute: "WITHIN"} if isinstance(query.window, AttributeWindow) else {})
+
+
+def note_dropped(query: Plan, n_dropped: int) -> None:
+    """Warn of events that the query left out for want of a partition key or a time."""
+    if n_dropped:
+        clauses = [f"'{name}' ({clause})" for name, clause in attributes_wanted(query).items()]
+        events = f"{n_dropped:,} events were" if n_dropped > 1 else "1 event was"
+        typer.echo(f"warning: {events} left out: NULL in {' or '.join(clauses)}", err=True)
 
 
 def paths_by_stream(text: str, inputs: Sequence[str]) -> dict[str, list[str]]:

@@ -14,13 +14,17 @@ MIN_RATED = 100_000
 
 @dataclass(frozen=True)
 class Summary:
-    """A finished run. `events` is None where Spark read them, which does not count; `is_cut` if rows were left out."""
+    """A finished run. `events` is None where Spark read them, which does not count; `is_cut` if rows were left out.
+
+    `dropped` are events without a partition key or a time, None where nobody counted them.
+    """
 
     engine: str
     shape: Shape
     rows: int
     seconds: float
     events: int | None = None
+    dropped: int | None = None
     output: str | None = None
     is_cut: bool = False
 
@@ -29,13 +33,17 @@ class Summary:
 
         >>> Summary("local", "matches", 3, 2.0, events=100_000, output="found.jsonl").text()
         '100,000 events, 3 matches, 2.00 s, 50,000 events/s'
+        >>> Summary("local", "matches", 3, 2.0, events=10, dropped=2, output="found.jsonl").text()
+        '10 events, 2 of them left out, 3 matches, 2.00 s'
         """
         rows = shown(self.rows, self.shape) if self.output is None else counted(self.rows, self.shape)
         if self.is_cut:
             return f"{rows}, {self._duration()}; --output writes all"
         if self.events is None:
-            return f"{rows}, {self._duration()}"
-        told = f"{self.events:,} events, {rows}, {self._duration()}"
+            dropped = f"{self.dropped:,} events left out, " if self.dropped else ""
+            return f"{dropped}{rows}, {self._duration()}"
+        dropped = f", {self.dropped:,} of them left out" if self.dropped else ""
+        told = f"{self.events:,} events{dropped}, {rows}, {self._duration()}"
         return told if self.events < MIN_RATED else f"{told}, {self.events / self.seconds:,.0f} events/s"
 
     def _duration(self) -> str:
@@ -44,7 +52,7 @@ class Summary:
     def as_json(self) -> str:
         """Return it as a JSON object.
 
-        >>> Summary("spark", "matches", 3, 2.0, output="found").as_json()
-        '{"engine": "spark", "shape": "matches", "rows": 3, "seconds": 2.0, "events": null, "output": "found"}'
+        >>> Summary("local", "matches", 3, 2.0, 9, 1, "m").as_json()
+        '{"engine": "local", "shape": "matches", "rows": 3, "seconds": 2.0, "events": 9, "dropped": 1, "output": "m"}'
         """
         return json.dumps({name: value for name, value in asdict(self).items() if name != "is_cut"})

@@ -69,10 +69,17 @@ class Matches:
         schema: pa.Schema,
         query: plan.Plan,
         start: Callable[[], Iterator[tuple[int, Callable[[], pa.RecordBatch]]]],
+        n_dropped: Callable[[], int] = lambda: 0,
     ) -> None:
         self.schema = schema
         self.plan = query
         self.start = start
+        self._n_dropped = n_dropped
+
+    @property
+    def dropped(self) -> int:
+        """How many of the events read so far were left out because a partition key or the window's time is NULL."""
+        return self._n_dropped()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield Arrow record batches of bounded size."""

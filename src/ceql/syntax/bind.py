@@ -7,13 +7,15 @@ variables a FILTER may name, the result's columns, and the types of attributes.
 
 from __future__ import annotations
 
+import re
+import warnings
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ceql.errors import Span, did_you_mean, listing
+from ceql.errors import CeqlWarning, Span, did_you_mean, listing
 from ceql.schema import EventType, Kind, Schema, kind_of
 from ceql.syntax import ast, plan
 from ceql.syntax.clauses import bounds_of, check_partition, window_of
@@ -23,7 +25,7 @@ from ceql.syntax.scope import Names, Owner, Scope, names_in, sources_of
 from ceql.syntax.typecheck import bind_condition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 MAX_ALTERNATIVES = 1000
 """Most alternatives that a FILTER's ORs may multiply to; each is a copy of the formula."""
@@ -32,6 +34,11 @@ MAX_ATOMS = 10_000
 """Most events that a pattern with copies made for ORs may name; each takes a fraction of a millisecond to compile."""
 
 _ALTERNATIVES_HINT = "write x[p OR q] instead of x[p] OR x[q] where each event may satisfy either"
+
+UTC_NAMES = ("UTC", "ETC/UTC", "Z", "GMT", "+00:00", "ZULU")
+"""Zones, in capitals, in which times are as in UTC."""
+
+_NAMES_ZONE = re.compile(r":.*(Z|[+-][\d:]+)$", re.IGNORECASE)
 
 MANY = 2
 """Stands for "two or more" in counts, which stop there."""
@@ -219,13 +226,17 @@ class _FormulaBinder:
                 message = f"condition on '{node.variable.text}' uses '{attribute}': a condition sees one event"
                 hint = "correlate events with PARTITION BY, or compare in a query over the matches"
                 name = attribute.variable.text
-                if self.scope.names.introduced(name) is None and name in self.scope.attributes_of(holding.types):
+                if self.scope.names.introduced(name) is None:
+                    if not self.scope.is_unknown and name not in self.scope.attributes_of(self.scope.pattern_types):
+                        raise _unknown_variable(attribute.variable, self.scope.names.known)
                     message = f"'{attribute}' is a part of attribute '{name}', and only whole ones can be compared"
                     hint = "make a column of it first"
                 raise Mistake(message, attribute.span, hint)
             return kind_of(self.scope.type_of_attribute(attribute.name, holding.types, owner))
 
-        return bind_condition(node.predicate, kind_of_attribute)
+        bound = bind_condition(node.predicate, kind_of_attribute)
+        _warn_of_zones(node.predicate, self.scope.attributes_of(self.scope.pattern_types))
+        return bound
 
     def _check_bound(self, name: ast.Name, held: _Holdings, covered: ast.Formula, clause: str) -> _Holding:
         if name.text in held.variables:
@@ -242,6 +253,21 @@ class _FormulaBinder:
             f"it binds {listing(held.variables)}; move {clause} after the part that binds '{name.text}'",
             introduced.span,
         )
+
+
+def _warn_of_zones(predicate: ast.Node, types: Mapping[str, pa.DataType]) -> None:
+    """Warn of times without a zone that are compared with times of another zone than UTC, which shows another hour."""
+    pending = [predicate]
+    while pending:
+        parts = list(pending.pop().children())
+        pending += parts
+        texts = [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+        plain = next((text for text in texts if not _NAMES_ZONE.search(text)), None)
+        for name in [part.name.text for part in parts if isinstance(part, ast.Attribute)]:
+            zone = getattr(types.get(name), "tz", None)
+            if plain is not None and zone is not None and zone.upper() not in UTC_NAMES:
+                note = f"'{plain}' means UTC, but '{name}' is shown in {zone}: name a zone after it, such as +00:00"
+                warnings.warn(note, CeqlWarning, stacklevel=2)
 
 
 def _dropped_variable(name: ast.Name, introduced: ast.Name, clause: str) -> Mistake:

@@ -313,6 +313,9 @@ def _expectation(error: UnexpectedToken, before: list[Token]) -> str | None:
 
 def _sql_habit(token: Token, before: list[Token], accepted: set[str]) -> str | None:
     """Return the hint for what other languages write otherwise."""
+    if token.type == "STRING" and "QUOTED_NAME" in accepted:
+        name = token[1:-1]
+        return f"names stand between backticks, not quotes: `{name}`" if name and len(name) <= MAX_SHOWN else None
     last = before[-1].type if before else ""
     if last == "_IN" and token.type == "LPAR":
         return "write IN {'a', 'b'}"

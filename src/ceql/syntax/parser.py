@@ -48,6 +48,18 @@ UNITS = {
 }
 """Nanoseconds in each unit of time."""
 
+_UNIT_HINTS = {
+    "m": "m could be minutes or months: write min for minutes",
+    "mo": "months differ in length: write days",
+    "month": "months differ in length: write days",
+    "months": "months differ in length: write days",
+    "y": "years differ in length: write days",
+    "year": "years differ in length: write days",
+    "years": "years differ in length: write days",
+    "w": "write weeks",
+}
+"""What to write in place of units that there are not."""
+
 _UNIT_SYNONYMS = {
     "ns": "nanosecond",
     "us": "microsecond",
@@ -423,7 +435,7 @@ def _unit(quantity: _Quantity) -> str:
     unit = _UNIT_SYNONYMS.get(unit, unit)
     if unit not in UNITS:
         known = [*(unit + "s" for unit in UNITS), *UNITS, "events"]
-        hint = did_you_mean(word, known) or f"units are {', '.join(UNITS)} and events"
+        hint = _UNIT_HINTS.get(word) or did_you_mean(word, known) or f"units are {', '.join(UNITS)} and events"
         raise Mistake(f"unknown unit '{quantity.unit}'", span_of(quantity.unit), hint)
     return unit if quantity.amount == 1 else unit + "s"
 
