@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ceql.backends.files import FileError, write_rows
 from ceql.cli.arguments import Master, SparkSettings, check_master
 from ceql.cli.exits import CANCELLED, WRONG_DATA, fail, reason, spark_troubles_told
+from ceql.cli.progress import bar
 from ceql.cli.request import spark_settings
 from ceql.datasets import generate as streams
 from ceql.errors import CeqlError
@@ -105,9 +104,7 @@ def _write_on_spark(
 
 @contextmanager
 def _progress(n_events: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar on a terminal while events are written, and nothing anywhere else."""
-    columns = (TextColumn("{task.completed:,} events"), BarColumn(), TimeElapsedColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    """Show how many events were written."""
+    with bar("{task.completed:,} events") as progress:
         task = progress.add_task("events", total=n_events)
         yield lambda n: progress.advance(task, n)

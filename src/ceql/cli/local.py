@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import ceql
 from ceql.backends.files import CSV_OPTIONS, FORMATS, EventFile, FileError, check_suffix, read_all_events, write_rows
 from ceql.cli.exits import reason
 from ceql.cli.preview import N_SHOWN, print_rows, show_rows
+from ceql.cli.progress import bar
 from ceql.cli.request import Request, note_unseen_types
 from ceql.cli.summary import Summary
 
@@ -33,7 +32,7 @@ def run_locally(request: Request) -> Summary:
         stream: read_all_events(paths, request.column_types(stream), format=request.format, options=request.options)
         for stream, paths in request.streams.items()
     }
-    with _progress(files) as show:
+    with _progress(files, prints_results=request.prints_matches) as show:
         readers = {stream: file.reader(show) for stream, file in files.items()}
         matches = ceql.match(
             request.text,
@@ -76,7 +75,7 @@ def _found(request: Request, matches: ceql.Matches) -> int | list[dict[str, Any]
     """Return how many matches were written, or those to be shown."""
     if request.output is not None:
         return _write(matches, Path(request.output))
-    if request.as_json:
+    if request.prints_matches:
         return sum(print_rows(batch.to_pylist()) for batch in matches.batches())
     return _first(matches)
 
@@ -136,12 +135,10 @@ def _first(matches: ceql.Matches) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def _progress(files: Mapping[str, EventFile]) -> Iterator[Callable[[int], None]]:
-    """Show a bar on a terminal while events are read, and nothing anywhere else."""
-    columns = (TextColumn("{task.completed:,} events"), BarColumn(), TimeElapsedColumn())
-    console = Console(stderr=True)
+def _progress(files: Mapping[str, EventFile], *, prints_results: bool) -> Iterator[Callable[[int], None]]:
+    """Show how many events were read."""
     n_rows = [file.n_rows for file in files.values()]
     total = None if None in n_rows else sum(n for n in n_rows if n is not None)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with bar("{task.completed:,} events", prints_results=prints_results) as progress:
         task = progress.add_task("events", total=total)
         yield lambda n: progress.advance(task, n)

@@ -34,7 +34,11 @@ def run_on_spark(request: Request) -> Summary:
         output_format(request.output, request.output_format)
     with nullcontext() if request.output is None else without_leftovers(request.output):
         names, found = run_job(
-            lambda spark: _run(request, spark), master=request.master, conf=request.conf, is_verbose=request.is_verbose
+            lambda spark: _run(request, spark),
+            master=request.master,
+            conf=request.conf,
+            is_verbose=request.is_verbose,
+            prints_results=request.prints_matches,
         )
     if not isinstance(found, int):
         show_rows(names, found)
@@ -67,7 +71,7 @@ def _run(request: Request, spark: SparkSession) -> tuple[Sequence[str], int | li
     found: int | list[dict[str, Any]]
     if request.output is not None:
         found = _written(request, rows, request.output)
-    elif request.as_json:
+    elif request.prints_matches:
         found = _print_all(rows)
     else:
         # One more than is shown tells whether there are more.

@@ -49,7 +49,12 @@ class Request:
     @property
     def written_to(self) -> str | None:
         """Where all matches go, None if only the first ones are shown."""
-        return "standard output" if self.output is None and self.as_json else self.output
+        return "standard output" if self.prints_matches else self.output
+
+    @property
+    def prints_matches(self) -> bool:
+        """Whether matches are printed while they are found."""
+        return self.output is None and self.as_json
 
     def declared_columns(self, stream: str) -> dict[str, pa.DataType]:
         """Return the columns of a stream that CREATE STREAM declares."""

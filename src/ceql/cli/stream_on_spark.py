@@ -15,9 +15,7 @@ import typer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
-from rich.console import Console
 from rich.filesize import decimal
-from rich.live import Live
 from rich.text import Text
 
 import ceql.spark
@@ -35,6 +33,7 @@ from ceql.backends.spark_files import (
 )
 from ceql.cli.exits import CANCELLED, TERMINATED
 from ceql.cli.preview import counted
+from ceql.cli.progress import live_line
 from ceql.cli.spark_jobs import is_on_this_machine, session_for
 from ceql.cli.stream import AVAILABLE_NOW, StreamRequest
 from ceql.engine.matches import Shape
@@ -268,9 +267,9 @@ class Counts:
 @contextmanager
 def _status_line() -> Iterator[Any]:
     """Give what shows a text on a line of its own on a terminal, in place of the one before, and nowhere else."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    line = live_line()
+    if line is None:
         yield lambda _: None
         return
-    with Live(console=console, transient=True) as live:
-        yield lambda text: live.update(Text(text, no_wrap=True, overflow="ellipsis"))
+    with line:
+        yield lambda text: line.update(Text(text, no_wrap=True, overflow="ellipsis"))
