@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ceql
+import spark_rows
 from ceql.backends.java import JavaError
 from ceql.cli import app
 
@@ -29,6 +31,7 @@ import ceql.spark
 from ceql.backends.spark_failures import explained
 from ceql.backends.spark_lines import json_lines, write_lines
 from ceql.errors import JobError
+from ceql.visible import HIDDEN
 
 pytestmark = [
     pytest.mark.spark,
@@ -155,7 +158,7 @@ def test_declared_types_decide_what_text_holds(folder: Folder, suffix: str) -> N
     (folder / "e.jsonl").write_text('{"type": "A", "code": "007", "t": 1, "at": "2024-01-31T09:30:00"}\n')
     result = folder.run("-i", f"e.{suffix}", "-o", "m.json")
     assert result.exit_code == 0, result.stderr
-    assert rows(folder / "m.json", "json")[0]["x"] == {"t": 1, "code": "007", "at": "2024-01-31T09:30:00.000Z"}
+    assert rows(folder / "m.json", "json")[0]["x"] == {"t": 1, "code": "007", "at": "2024-01-31T09:30:00.000000Z"}
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
@@ -170,7 +173,7 @@ def test_times_are_found_in_text_and_mean_utc(folder: Folder, spark: Any, suffix
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
     assert result.exit_code == 0, result.stderr
-    assert rows(folder / "m.json", "json")[0]["match_end"] == "2024-01-31T09:30:05.000Z"
+    assert rows(folder / "m.json", "json")[0]["match_end"] == "2024-01-31T09:30:05.000000Z"
 
 
 def test_several_streams(folder: Folder) -> None:
@@ -216,6 +219,42 @@ def test_matches_come_as_json_to_standard_output(folder: Folder) -> None:
     result = folder.run("-i", "events.parquet", "--json")
     assert sorted(map(json.loads, result.stdout.splitlines()), key=str) == expected()
     assert re.fullmatch(SUMMARY.format("3 matches"), result.stderr)
+
+
+def test_json_is_the_same_for_both_engines(folder: Folder, spark: Any) -> None:
+    nan, infinity = float("nan"), float("inf")
+    events = pa.table(
+        {
+            "type": ["A"] * 3,
+            "at": pa.array([0, 1_500_001, 10**15], pa.timestamp("us", "UTC")),
+            "here": pa.array([0, None, 1], pa.timestamp("us")),
+            "day": pa.array([0, None, 19000], pa.date32()),
+            "x": [nan, infinity, 0.1],
+            "y": pa.array([-infinity, None, 0.1], pa.float32()),
+            "price": pa.array([Decimal("12345678901234567890.10"), None, Decimal("0.01")], pa.decimal128(22, 2)),
+            "bytes": [b"\xff", b"", None],
+            "text": ["\x7f\x9b\u202e", "é\n", None],
+            "values": [[nan, 1.5], None, []],
+            "map": pa.array([[("k", nan)], None, []], pa.map_(pa.string(), pa.float64())),
+        }
+    )
+    pa.parquet.write_table(events, folder / "e.parquet")
+    (folder / "q.ceql").write_text("SELECT * FROM S WHERE A+ AS x WITHIN 90 minutes [at] LIMIT 9")
+
+    def parsed(lines: str) -> list[Any]:
+        assert not HIDDEN.search(lines.replace("\n", "")), ascii(lines)
+        return sorted((json.loads(line, parse_constant=pytest.fail) for line in lines.splitlines()), key=str)
+
+    with spark_rows.settings(spark, {"spark.sql.session.timeZone": "Asia/Tokyo"}):
+        printed = folder.run("-i", "e.parquet", "--json")
+        written = folder.run("-i", "e.parquet", "-o", "m.json")
+    locally = folder.run("-i", "e.parquet", "--json", "--engine", "local")
+    assert printed.exit_code == written.exit_code == locally.exit_code == 0, printed.stderr
+    assert len(parsed(locally.stdout)) == 4
+    assert parsed(printed.stdout) == parsed(locally.stdout) == rows(folder / "m.json", "json")
+    assert folder.run("-i", "e.parquet", "-o", "m.jsonl", "--engine", "local").exit_code == 0
+    assert (folder / "m.jsonl").read_text() == locally.stdout
+    assert "1970-01-01T00:00:01.500001Z" in locally.stdout
 
 
 def test_types_that_no_event_has_are_told_where_nothing_is_found(folder: Folder) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 import ceql
 from ceql.backends.files import SUFFIXES, FileError, read_events, write_rows
+from ceql.backends.json_lines import json_rows
 
 ROWS = pa.table({"type": ["A", "B", "ü,\n\"'"], "x": [1, None, 3], "y": [0.5, 1.5, None]})
 TEXT = (".csv", ".csv.gz", ".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz")
@@ -98,6 +99,52 @@ def test_every_type_can_be_written(tmp_path: Path, suffix: str, name: str) -> No
     assert second in (None, "", "null")
     if suffix not in TEXT:
         assert found[name].to_pylist() == TYPES[name].to_pylist()
+
+
+JSON = {
+    "moment": (pa.array([1, 10**15 + 1, None], pa.timestamp("us", "Europe/Berlin")), "1970-01-01T00:00:00.000001Z"),
+    "local": (pa.array([0, None], pa.timestamp("s")), "1970-01-01T00:00:00.000000"),
+    "milliseconds": (pa.array([-1], pa.timestamp("ms", "+05:00")), "1969-12-31T23:59:59.999000Z"),
+    "nanoseconds": (pa.array([1], pa.timestamp("ns", "UTC")), "1970-01-01T00:00:00.000000001Z"),
+    "no_nanoseconds": (pa.array([1000], pa.timestamp("ns", "UTC")), "1970-01-01T00:00:00.000001Z"),
+    "far": (pa.array([253402300800], pa.timestamp("s", "UTC")), "10000-01-01T00:00:00.000000Z"),
+    "day": (pa.array([date(2024, 1, 2)]), "2024-01-02"),
+    "nan": (pa.array([float("nan")]), "NaN"),
+    "infinity": (pa.array([float("inf")], pa.float32()), "Infinity"),
+    "below": (pa.array([float("-inf")]), "-Infinity"),
+    "small": (pa.array([0.1], pa.float32()), Decimal("0.1")),
+    "decimal": (pa.array([Decimal("12345678901234567890.10")]), Decimal("12345678901234567890.10")),
+    "tiny": (pa.array([Decimal("1e-18")], pa.decimal128(20, 18)), Decimal("1e-18")),
+    "unsigned": (pa.array([2**64 - 1], pa.uint64()), 2**64 - 1),
+    "bytes": (pa.array([b"\xff\x00"]), "/wA="),
+    "text": (pa.array(['é"\n\x7f\x9b\u2028']), 'é"\n\x7f\x9b\u2028'),
+    "map": (pa.array([[("a%", 1)]], pa.map_(pa.string(), pa.int64())), {"a%": 1}),
+    "nothing": (pa.nulls(1), None),
+}
+
+
+@pytest.mark.parametrize("name", JSON)
+def test_values_as_json(name: str) -> None:
+    values, expected = JSON[name]
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    def parsed(row: str) -> Any:
+        return json.loads(row, parse_float=Decimal, parse_constant=refuse)
+
+    batch = pa.record_batch({name: values})
+    rows = [parsed(row) for row in json_rows(batch)]
+    assert rows[0] == {name: expected}
+    assert [row[name] is None for row in rows] == values.is_null().to_pylist()
+    # The same within lists and structs, of which some rows are cut off.
+    nested = pa.array([None, [{"a": 1}], [None, {"a": 2}]], pa.list_(pa.struct([("a", pa.int8())])))
+    lists = pa.ListArray.from_arrays(pa.array([0, None, 0, len(values)], pa.int32()), values)
+    batch = pa.record_batch({"x": pa.StructArray.from_arrays([lists, nested], ["l", "n"])})
+    assert [parsed(row)["x"] for row in json_rows(batch.slice(1))] == [
+        {"l": None, "n": [{"a": 1}]},
+        {"l": [row[name] for row in rows], "n": [None, {"a": 2}]},
+    ]
 
 
 def test_files_are_read_bit_by_bit(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
+from ceql.backends.json_lines import json_rows, json_values
 from ceql.errors import DataError
 
 PARQUET = (".parquet", ".pq")
@@ -206,19 +206,14 @@ class _TextWriter:
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         if not self._is_csv:
-            self._stream.write("".join(f"{json_line(row)}\n" for row in batch.to_pylist()).encode())
+            self._stream.write("".join(f"{row}\n" for row in json_rows(batch)).encode())
             return
         columns = [_json_text(one) if pa.types.is_nested(one.type) else one for one in batch.columns]
         self._file.write_batch(pa.record_batch(columns, names=batch.schema.names))
 
 
 def _json_text(column: pa.Array) -> pa.Array:
-    return pa.array([json_line(value) for value in column.to_pylist()], pa.string())
-
-
-def json_line(value: Any) -> str:
-    """Return a value as JSON on one line."""
-    return json.dumps(value, default=str, ensure_ascii=False)
+    return pa.array(json_values(column), pa.string())
 
 
 def check_suffix(path: Path) -> str:

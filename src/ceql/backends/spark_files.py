@@ -19,6 +19,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from ceql.backends.files import FileError
 from ceql.backends.files import format_of as format_of_suffix
+from ceql.backends.json_lines import SPARK_OPTIONS, SPARK_TIMES
 from ceql.backends.spark_failures import SPARK_ERRORS, explained
 from ceql.backends.spark_predicates import quoted
 from ceql.errors import DataError
@@ -33,8 +34,8 @@ READER_DEFAULTS = {
     "json": {"mode": "FAILFAST", "inferTimestamp": "true", "timeZone": "UTC"},
 }
 WRITER_DEFAULTS = {
-    "csv": {"header": "true", "escape": '"', "timeZone": "UTC"},
-    "json": {"ignoreNullFields": "false", "timeZone": "UTC"},
+    "csv": {"header": "true", "escape": '"', **SPARK_TIMES},
+    "json": SPARK_OPTIONS,
 }
 OTHER_SUFFIXES = (".orc", ".avro", ".delta", ".xml")
 """Suffixes that are the names of formats of Spark, beside those that files on one machine have."""
@@ -310,10 +311,9 @@ def _with_defaults(defaults: Mapping[str, str], given: Mapping[str, str]) -> dic
 
 def _with_nested_as_json(rows: DataFrame) -> DataFrame:
     nested = [field.name for field in rows.schema if isinstance(field.dataType, StructType | ArrayType | MapType)]
-    options = {"ignoreNullFields": "false", "timeZone": "UTC"}
     return rows.select(
         *(
-            F.to_json(quoted(name), options).alias(name) if name in nested else F.col(quoted(name))
+            F.to_json(quoted(name), SPARK_OPTIONS).alias(name) if name in nested else F.col(quoted(name))
             for name in rows.columns
         )
     )

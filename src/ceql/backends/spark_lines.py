@@ -17,6 +17,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own documentation writes it
 
+from ceql.backends.json_lines import SPARK_OPTIONS, shown_json
+
 HOST = "127.0.0.1"
 SECRET_BYTES = 32
 POLL_SECONDS = 0.1
@@ -28,7 +30,7 @@ MAX_WAITING = 4096
 
 def json_lines(rows: DataFrame) -> DataFrame:
     """Return rows as text, in the only column."""
-    return rows.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"}))
+    return rows.select(F.to_json(F.struct("*"), SPARK_OPTIONS))
 
 
 def write_lines(lines: DataFrame, file: BinaryIO) -> int:
@@ -55,7 +57,8 @@ def _sender(port: int, secret: bytes) -> Callable[[Iterator[pa.RecordBatch]], It
         with socket.create_connection((HOST, port)) as connection:
             connection.sendall(secret)
             for batch in batches:
-                connection.sendall("".join(f"{line}\n" for line in batch.column(0).to_pylist()).encode())
+                text = "".join(f"{line}\n" for line in batch.column(0).to_pylist())
+                connection.sendall(shown_json(text).encode())
                 yield pa.record_batch([pa.array([len(batch)])], ["n"])
 
     return send

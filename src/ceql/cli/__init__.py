@@ -10,7 +10,8 @@ import pyarrow as pa
 import typer
 
 import ceql
-from ceql.backends.files import FileError, json_line, read_events
+from ceql.backends.files import FileError, read_events
+from ceql.backends.json_lines import json_line
 from ceql.cli.arguments import OrderBy, QueryFile, TimeColumn, TypeColumn, columns_in, read_query
 from ceql.cli.bench import bench
 from ceql.cli.datasets import datasets
@@ -20,6 +21,7 @@ from ceql.cli.generate import generate
 from ceql.cli.run import run
 from ceql.cli.show import show
 from ceql.cli.stream import stream
+from ceql.cli.terminal import say, tell
 from ceql.engine.batch import check_type_column, missing_column
 from ceql.errors import CeqlError, DataError, QueryError
 
@@ -64,7 +66,7 @@ class Format(StrEnum):
 
 def _print_version(is_asked: bool) -> None:  # noqa: FBT001
     if is_asked:
-        typer.echo(f"ceql {ceql.__version__}")
+        say(f"ceql {ceql.__version__}")
         raise typer.Exit
 
 
@@ -109,7 +111,7 @@ def check(
         _check_as_json(file, schema, type_column, time_column, order_by)
         return
     query = _compiled(file, schema, type_column, time_column, order_by)
-    typer.echo(f"{file}: ok")
+    say(f"{file}: ok")
     _note_unknown_types(query)
 
 
@@ -119,16 +121,16 @@ def _check_as_json(file: Path, schema: Path | None, type_column: str, time_colum
         query = ceql.compile(read_query(file), columns, time_column=time_column, order_by=columns_in(order_by))
     except QueryError as error:
         place = {"line": error.line, "column": error.column}
-        typer.echo(json_line({"ok": False, "message": error.message, **place, "hint": error.hint}))
+        say(json_line({"ok": False, "message": error.message, **place, "hint": error.hint}))
         raise typer.Exit(WRONG_QUERY) from None
     shown = {field.name: str(field.type) for field in query.result_schema}
-    typer.echo(json_line({"ok": True, "columns": shown}))
+    say(json_line({"ok": True, "columns": shown}))
 
 
 def _note_unknown_types(query: ceql.Query) -> None:
     if query.schema.is_unknown and not query.tree.declarations:
         note = "names and types of attributes are not known: give --schema, or declare them with CREATE STREAM"
-        typer.echo(f"note: {note}", err=True)
+        tell(f"note: {note}")
 
 
 @app.command()
@@ -155,7 +157,7 @@ def explain(  # noqa: PLR0917
         raise typer.BadParameter("only the automaton is drawn: use --stage automaton", param_hint="--format")
     query = _compiled(file, schema, type_column, time_column, order_by)
     try:
-        typer.echo(query.explain(stage.value, format=format.value))
+        say(query.explain(stage.value, format=format.value))
     except CeqlError as error:
         fail(f"{file}: {error}")
     _note_unknown_types(query)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ceql.backends.files import FileError
+from ceql.backends.json_lines import json_line
 from ceql.cli.arguments import Master, SparkSettings, Verbose, check_master
 from ceql.cli.exits import CANCELLED, EXIT_CODES, NO_SPARK, WRONG_DATA, fail, spark_troubles_told
 from ceql.cli.request import spark_settings
+from ceql.cli.terminal import say, tell
 from ceql.errors import CeqlError
 
 if TYPE_CHECKING:
@@ -108,9 +109,9 @@ def prepare(  # noqa: PLR0917
         fail(f"{raw}: {error}", WRONG_DATA)
     except KeyboardInterrupt:
         fail("cancelled", CANCELLED)
-    typer.echo(_told(summary), err=True)
+    tell(_told(summary))
     if as_json:
-        typer.echo(json.dumps(summary))
+        say(json_line(summary))
     if summary["n_rejected"] and summary["n_rejected"] == summary["n_rows"]:
         fail(f"every row is wrong: is {raw} the published form of {dataset.value}?", WRONG_DATA)
 

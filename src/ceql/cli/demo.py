@@ -19,6 +19,7 @@ from ceql.cli.exits import WRONG_DATA, fail, reason
 from ceql.cli.preview import show_rows
 from ceql.cli.request import Request
 from ceql.cli.run import on_spark
+from ceql.cli.terminal import say
 from ceql.datasets import stocks
 from ceql.errors import CeqlError
 from ceql.explain import cost_contract
@@ -121,4 +122,4 @@ def _program() -> str:
 
 
 def _say(*lines: str) -> None:
-    typer.echo("\n".join(["", *lines]))
+    say("\n".join(["", *lines]))

@@ -12,6 +12,7 @@ from typing import NoReturn
 import typer
 
 from ceql.backends.java import JavaError
+from ceql.cli.terminal import tell
 from ceql.errors import CeqlError, DataError, JobError
 
 WRONG_QUERY = 1
@@ -42,7 +43,7 @@ _OPTIONS = {
 
 def fail(message: str, code: int = WRONG_QUERY) -> NoReturn:
     """Print a message on standard error and end the command."""
-    typer.echo(message, err=True)
+    tell(message)
     raise typer.Exit(code)
 
 

@@ -14,8 +14,8 @@ import typer
 from ceql.backends.files import FileError, write_rows
 from ceql.cli.arguments import Master, SparkSettings, check_master
 from ceql.cli.exits import CANCELLED, WRONG_DATA, fail, reason, spark_troubles_told
-from ceql.cli.progress import bar
 from ceql.cli.request import spark_settings
+from ceql.cli.terminal import bar, tell
 from ceql.datasets import generate as streams
 from ceql.errors import CeqlError
 
@@ -83,7 +83,7 @@ def generate(
         fail(f"cannot write {out}: {reason(error)}", WRONG_DATA)
     except KeyboardInterrupt:
         fail("cancelled", CANCELLED)
-    typer.echo(f"{events:,} {dataset.value} events in {out}, {time.perf_counter() - began:.2f} s", err=True)
+    tell(f"{events:,} {dataset.value} events in {out}, {time.perf_counter() - began:.2f} s")
 
 
 def _write_locally(out: Path, dataset: Dataset, n_events: int, seed: int) -> None:

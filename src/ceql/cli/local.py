@@ -14,9 +14,9 @@ import ceql
 from ceql.backends.files import CSV_OPTIONS, FORMATS, EventFile, FileError, check_suffix, read_all_events, write_rows
 from ceql.cli.exits import reason
 from ceql.cli.preview import N_SHOWN, print_rows, show_rows
-from ceql.cli.progress import bar
 from ceql.cli.request import Request, note_unseen_types
 from ceql.cli.summary import Summary
+from ceql.cli.terminal import bar, tell
 
 MANY = 10_000_000
 """Rows of a result after which the user is told that it may be more than was expected."""
@@ -76,7 +76,7 @@ def _found(request: Request, matches: ceql.Matches) -> int | list[dict[str, Any]
     if request.output is not None:
         return _write(matches, Path(request.output))
     if request.prints_matches:
-        return sum(print_rows(batch.to_pylist()) for batch in matches.batches())
+        return sum(print_rows(batch) for batch in matches.batches())
     return _first(matches)
 
 
@@ -117,7 +117,7 @@ def _write(matches: ceql.Matches, output: Path) -> int:
             for batch in matches.batches():
                 writer.write_batch(batch)
                 if n_rows < MANY <= n_rows + len(batch):
-                    typer.echo(f"note: more than {MANY:,} rows so far; LIMIT n or CONSUME BY ANY give fewer", err=True)
+                    tell(f"note: more than {MANY:,} rows so far; LIMIT n or CONSUME BY ANY give fewer")
                 n_rows += len(batch)
     except OSError as error:
         raise FileError(f"cannot write {output}: {reason(error)}") from error

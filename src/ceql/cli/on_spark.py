@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-import typer
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own documentation writes it
 
 import ceql.spark
+from ceql.backends.json_lines import shown_json
 from ceql.backends.spark_files import check_output, output_format, read_frame, without_leftovers, write_frame
 from ceql.backends.spark_lines import json_lines, write_lines
 from ceql.backends.spark_predicates import quoted
@@ -21,6 +21,7 @@ from ceql.cli.preview import N_SHOWN, show_rows
 from ceql.cli.request import Request, note_unseen_types
 from ceql.cli.spark_jobs import is_on_this_machine, run_job, runs_in_this_process
 from ceql.cli.summary import Summary
+from ceql.cli.terminal import tell
 
 MAX_TYPES = 1000
 """Event types that are looked at where none of a query's seems to be there."""
@@ -66,7 +67,7 @@ def _run(request: Request, spark: SparkSession) -> tuple[Sequence[str], int | li
         "plan": request.plan,
     }
     if request.is_verbose:
-        typer.echo(ceql.spark.explain(request.text, events, **options), err=True)
+        tell(ceql.spark.explain(request.text, events, **options))
     rows = ceql.spark.match(request.text, events, shape=request.shape, **options)
     found: int | list[dict[str, Any]]
     if request.output is not None:
@@ -108,7 +109,7 @@ def _print_all(rows: DataFrame) -> int:
         if runs_in_this_process(rows.sparkSession):
             return write_lines(lines, sys.stdout.buffer)
         for (line,) in lines.toLocalIterator():
-            sys.stdout.write(f"{line}\n")
+            sys.stdout.write(f"{shown_json(line)}\n")
             n_rows += 1
     return n_rows
 

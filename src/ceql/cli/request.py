@@ -10,6 +10,7 @@ import pyarrow as pa
 import typer
 
 from ceql.automaton.lazy import Alphabet
+from ceql.cli.terminal import tell
 from ceql.engine.matches import Shape
 from ceql.errors import listing
 from ceql.explain import FEWER_MATCHES, exponential_output
@@ -19,6 +20,7 @@ from ceql.syntax.declare import declared_schema
 from ceql.syntax.mistakes import Mistake
 from ceql.syntax.parser import parse
 from ceql.syntax.plan import HasType
+from ceql.visible import visible
 
 Mode = Literal["error", "overwrite", "append"]
 PlanName = Literal["auto", "keys", "shards", "single"]
@@ -86,7 +88,7 @@ def note_many_matches(text: str) -> None:
     query = compile(text).plan
     reason = exponential_output(query)
     if reason is not None and query.limit is None:
-        typer.echo(f"warning: {reason}; {FEWER_MATCHES}", err=True)
+        tell(f"warning: {reason}; {FEWER_MATCHES}")
 
 
 def note_unseen_types(text: str, seen: Iterable[str | None]) -> None:
@@ -97,7 +99,7 @@ def note_unseen_types(text: str, seen: Iterable[str | None]) -> None:
     unseen = sorted(named - set(there))
     if unseen:
         types = f"types {listing(unseen)}" if len(unseen) > 1 else f"type {unseen[0]}"
-        typer.echo(f"note: there is no event of {types}; there are: {listing(there) or 'no events'}", err=True)
+        tell(f"note: there is no event of {types}; there are: {listing(there) or 'no events'}")
 
 
 def paths_by_stream(text: str, inputs: Sequence[str]) -> dict[str, list[str]]:
@@ -117,7 +119,8 @@ def paths_by_stream(text: str, inputs: Sequence[str]) -> dict[str, list[str]]:
             next(iter(streams.values())).append(one)
         else:
             raise typer.BadParameter(
-                f"'{one}' does not say which stream it is: write one of {_choices(streams)}", param_hint="--input"
+                f"'{visible(one)}' does not say which stream it is: write one of {_choices(streams)}",
+                param_hint="--input",
             )
     for name, paths in streams.items():
         if not paths:

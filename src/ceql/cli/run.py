@@ -26,6 +26,7 @@ from ceql.cli.exits import CANCELLED, WRONG_DATA, fail, in_words_of_options, spa
 from ceql.cli.local import run_locally
 from ceql.cli.request import Request, note_many_matches, pairs, paths_by_stream, spark_settings
 from ceql.cli.summary import Summary
+from ceql.cli.terminal import say, tell
 from ceql.errors import CeqlError, QueryError
 
 
@@ -165,9 +166,9 @@ def run(  # noqa: PLR0917
         fail("cancelled", CANCELLED)
     with until_nobody_reads():
         if json and output is not None:
-            typer.echo(summary.as_json())
+            say(summary.as_json())
         else:
-            typer.echo(summary.text(), err=True)
+            tell(summary.text())
 
 
 def on_spark(request: Request) -> Summary:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import ceql.spark
 from ceql.backends.spark_failures import SPARK_ERRORS, explained
-from ceql.cli.progress import bar
+from ceql.cli.terminal import bar
 
 POLL_SECONDS = 0.2
 SECONDS_TO_CANCEL = 5

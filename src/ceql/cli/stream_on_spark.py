@@ -33,9 +33,9 @@ from ceql.backends.spark_files import (
 )
 from ceql.cli.exits import CANCELLED, TERMINATED
 from ceql.cli.preview import counted
-from ceql.cli.progress import live_line
 from ceql.cli.spark_jobs import is_on_this_machine, session_for
 from ceql.cli.stream import AVAILABLE_NOW, StreamRequest
+from ceql.cli.terminal import live_line, tell
 from ceql.engine.matches import Shape
 
 POLL_SECONDS = 0.3
@@ -66,7 +66,7 @@ def run_stream(request: StreamRequest) -> int:
                 _follow(query, counts, stop, show)
         except SPARK_ERRORS as error:
             raise explained(error) from error
-    typer.echo(counts.summary(time.perf_counter() - began), err=True)
+    tell(counts.summary(time.perf_counter() - began))
     return stop.exit_code
 
 
@@ -87,7 +87,7 @@ def _prepared(request: StreamRequest, spark: SparkSession) -> DataStreamWriter:
         "order_by": request.order_by,
     }
     if request.is_verbose:
-        typer.echo(ceql.spark.explain(request.text, events, **options), err=True)
+        tell(ceql.spark.explain(request.text, events, **options))
     rows = ceql.spark.match(
         request.text,
         events,

@@ -1,4 +1,4 @@
-"""What a command shows on a terminal while it runs; standard output stays as it is, for results."""
+"""What commands print, and what they show on a terminal while they run; nothing that is printed can drive it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,22 @@ import os
 import stat
 import sys
 
+import typer
 from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from ceql.visible import visible_lines
+
+
+def say(text: str) -> None:
+    """Print a result on standard output."""
+    typer.echo(visible_lines(text))
+
+
+def tell(text: str) -> None:
+    """Print a message on standard error."""
+    typer.echo(visible_lines(text), err=True)
 
 
 def bar(text: str, *, prints_results: bool = False) -> Progress:
