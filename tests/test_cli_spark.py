@@ -6,9 +6,12 @@ import io
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import threading
+import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -29,7 +32,7 @@ from ceql.cli import app
 pytest.importorskip("pyspark.sql")
 import ceql.spark
 from ceql.backends.spark_failures import explained
-from ceql.backends.spark_lines import json_lines, write_lines
+from ceql.backends.spark_lines import _Copier, json_lines, write_lines
 from ceql.errors import JobError
 from ceql.visible import HIDDEN
 
@@ -427,6 +430,31 @@ def test_lines_of_several_tasks_are_whole(spark: Any) -> None:
     assert sorted(json.loads(line)["id"] for line in file.getvalue().splitlines()) == list(range(20_000))
     empty = io.BytesIO()
     assert (write_lines(json_lines(rows.where("false")), empty), empty.getvalue()) == (0, b"")
+
+
+def test_nobody_waits_for_connections_that_say_nothing() -> None:
+    file = io.BytesIO()
+    with ExitStack() as stack:
+        copier = stack.enter_context(_Copier(file, lambda: None))
+
+        def connected(said: bytes) -> socket.socket:
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", copier.port)))
+            connection.sendall(said)
+            return connection
+
+        began = time.monotonic()
+        for said in (b"", copier.secret[:-1], bytes(32), b"") * 2:
+            connected(said)
+        half = connected(copier.secret[:7])
+        task = connected(copier.secret + b"one\n")
+        half.sendall(copier.secret[7:] + b"two\n")
+        task.sendall(b"three\n")
+        task.close()
+        half.close()
+        copier.__exit__()
+        assert sorted(file.getvalue().split()) == [b"one", b"three", b"two"]
+        # Eight that say nothing would take ten seconds each.
+        assert time.monotonic() - began < 40
 
 
 def test_interruption_cancels_the_job(folder: Folder, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -216,6 +216,26 @@ def test_what_goes_wrong_leaves_the_old_file_alone(tmp_path: Path, suffix: str) 
 
 
 @suffixes
+def test_an_unfinished_file_is_nobody_elses(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"{'long' * 60}{suffix}"
+    other = tmp_path / "other"
+    other.write_bytes(b"another's")
+    names = set()
+    for _ in range(2):
+        path.unlink(missing_ok=True)
+        path.symlink_to(other)
+        with write_rows(path, ROWS.schema) as writer:
+            names |= {one.name for one in tmp_path.iterdir()} - {"other", path.name}
+            writer.write_batch(ROWS.to_batches()[0])
+    assert len(names) == 2
+    assert all(name.startswith(".long") for name in names)
+    assert read(path).to_pylist() == ROWS.to_pylist()
+    assert other.read_bytes() == b"another's"
+    assert path.stat().st_mode == other.stat().st_mode
+    assert sorted(one.name for one in tmp_path.iterdir()) == [path.name, "other"]
+
+
+@suffixes
 def test_folders_that_do_not_exist(tmp_path: Path, suffix: str) -> None:
     with pytest.raises(OSError, match="No such file"), write_rows(tmp_path / "no" / f"rows{suffix}", ROWS.schema):
         pass

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -48,6 +52,20 @@ def test_matches_on_the_terminal_are_whole_lines(folder: Path) -> None:
     *lines, summary = ended.terminal.splitlines()
     assert found(b"\n".join(lines)) == list(range(N_MATCHES))
     assert summary.startswith(b"3,000 events, 3,000 matches, ")
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_leaves_nothing_unfinished(tmp_path: Path, name: str) -> None:
+    number = getattr(signal, name)
+    command = [sys.executable, "-m", "ceql", "generate", "stocks", "--events", str(10**12), "-o", "s.parquet"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE) as process:
+        while not list(tmp_path.iterdir()):
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(number)
+        _, said = process.communicate()
+    assert (process.returncode, said) == (128 + number, b"cancelled\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.spark

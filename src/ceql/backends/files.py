@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import glob
 import os
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 import pyarrow.csv
@@ -24,6 +25,9 @@ CSV = (".csv", ".csv.gz")
 JSON_LINES = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz")
 CSV_BLOCK = 1 << 24
 """Bytes of CSV and JSON lines that are read at a time, and from which types are guessed."""
+
+MAX_NAME = 50
+"""Characters of a name that another begins with: file systems allow 255 bytes."""
 
 SUFFIXES = (*PARQUET, *ARROW, *CSV, *JSON_LINES)
 FORMATS = ("parquet", "arrow", "csv", "json")
@@ -173,24 +177,37 @@ class Writer(Protocol):
 def write_rows(path: Path, schema: pa.Schema) -> Iterator[Writer]:
     """Open a file for rows of a schema; a file that is there is replaced only when all is written."""
     kind = check_suffix(path)
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    opened: Any = {"parquet": pa.parquet.ParquetWriter, "arrow": pa.ipc.new_file}.get(kind, _TextWriter)
-    try:
-        with opened(str(unfinished), schema) as writer:
+    # Of a name that nobody can foresee, and only if nothing has it: what stands there may lead to another's file.
+    unfinished = path.with_name(f".{path.name[:MAX_NAME]}.{secrets.token_hex(8)}.unfinished")
+    with _removed(unfinished), unfinished.open("xb") as file:
+        if kind == "parquet":
+            writer: Any = pa.parquet.ParquetWriter(file, schema)
+        elif kind == "arrow":
+            writer = pa.ipc.new_file(file, schema)
+        else:
+            writer = _TextWriter(file, schema, is_csv=kind == "csv", is_compressed=path.name.lower().endswith(".gz"))
+        with writer:
             yield writer
+        file.close()
         unfinished.replace(path)
+
+
+@contextmanager
+def _removed(path: Path) -> Iterator[None]:
+    """Remove a file at the end, however that comes, if it is still there."""
+    try:
+        yield
     finally:
-        unfinished.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
 
 
 class _TextWriter:
     """CSV or JSON lines. CSV has no structs and lists: there they are JSON within a cell."""
 
-    def __init__(self, path: str, schema: pa.Schema) -> None:
-        name = path.removesuffix(".unfinished")
-        self._is_csv = check_suffix(Path(name)) == "csv"
+    def __init__(self, file: BinaryIO, schema: pa.Schema, *, is_csv: bool, is_compressed: bool) -> None:
+        self._is_csv = is_csv
         self._file: Any = None
-        self._stream = pa.output_stream(path, compression="gzip" if name.endswith(".gz") else None)
+        self._stream = pa.output_stream(file, compression="gzip" if is_compressed else None)
         self._schema = schema
 
     def __enter__(self) -> _TextWriter:

@@ -13,7 +13,7 @@ import typer
 from ceql.backends.files import FileError
 from ceql.backends.json_lines import json_line
 from ceql.cli.arguments import Master, SparkSettings, Verbose, check_master
-from ceql.cli.exits import CANCELLED, EXIT_CODES, NO_SPARK, WRONG_DATA, fail, spark_troubles_told
+from ceql.cli.exits import EXIT_CODES, NO_SPARK, WRONG_DATA, cancellation_told, fail, spark_troubles_told
 from ceql.cli.request import spark_settings
 from ceql.cli.terminal import say, tell
 from ceql.errors import CeqlError
@@ -63,6 +63,7 @@ def main() -> None:
 
 
 @datasets.command(epilog=EXIT_CODES)
+@cancellation_told()
 def prepare(  # noqa: PLR0917
     dataset: Annotated[Published, typer.Argument(help="Which data set the raw files are.")],
     raw: Annotated[
@@ -107,8 +108,6 @@ def prepare(  # noqa: PLR0917
         fail(str(error), WRONG_DATA)
     except CeqlError as error:
         fail(f"{raw}: {error}", WRONG_DATA)
-    except KeyboardInterrupt:
-        fail("cancelled", CANCELLED)
     tell(_told(summary))
     if as_json:
         say(json_line(summary))

@@ -15,7 +15,7 @@ import typer
 
 import ceql
 from ceql.backends.files import write_rows
-from ceql.cli.exits import WRONG_DATA, fail, reason
+from ceql.cli.exits import WRONG_DATA, cancellation_told, fail, reason
 from ceql.cli.preview import show_rows
 from ceql.cli.request import Request
 from ceql.cli.run import on_spark
@@ -31,6 +31,7 @@ WIDTH = 64
 TIME = "stock_time"
 
 
+@cancellation_told()
 def demo(
     folder: Annotated[Path, typer.Option(help="Where the files of the demo go.")] = Path("ceql-demo"),
     events: Annotated[int, typer.Option(min=1, help="How many trades.")] = 1_000_000,

@@ -13,7 +13,7 @@ import typer
 
 from ceql.backends.files import FileError, write_rows
 from ceql.cli.arguments import Master, SparkSettings, check_master
-from ceql.cli.exits import CANCELLED, WRONG_DATA, fail, reason, spark_troubles_told
+from ceql.cli.exits import WRONG_DATA, cancellation_told, fail, reason, spark_troubles_told
 from ceql.cli.request import spark_settings
 from ceql.cli.terminal import bar, tell
 from ceql.datasets import generate as streams
@@ -35,6 +35,7 @@ class Engine(StrEnum):
     spark = "spark"
 
 
+@cancellation_told()
 def generate(
     dataset: Annotated[Dataset, typer.Argument(help="What the events are like.")],
     out: Annotated[
@@ -81,8 +82,6 @@ def generate(
         fail(str(error), WRONG_DATA)
     except (CeqlError, OSError) as error:
         fail(f"cannot write {out}: {reason(error)}", WRONG_DATA)
-    except KeyboardInterrupt:
-        fail("cancelled", CANCELLED)
     tell(f"{events:,} {dataset.value} events in {out}, {time.perf_counter() - began:.2f} s")
 
 

@@ -22,7 +22,14 @@ from ceql.cli.arguments import (
     columns_in,
     read_query,
 )
-from ceql.cli.exits import CANCELLED, WRONG_DATA, fail, in_words_of_options, spark_troubles_told, until_nobody_reads
+from ceql.cli.exits import (
+    WRONG_DATA,
+    cancellation_told,
+    fail,
+    in_words_of_options,
+    spark_troubles_told,
+    until_nobody_reads,
+)
 from ceql.cli.local import run_locally
 from ceql.cli.request import Request, note_many_matches, pairs, paths_by_stream, spark_settings
 from ceql.cli.summary import Summary
@@ -62,6 +69,7 @@ class Mode(StrEnum):
     append = "append"
 
 
+@cancellation_told()
 def run(  # noqa: PLR0917
     file: QueryFile,
     input: Annotated[
@@ -162,8 +170,6 @@ def run(  # noqa: PLR0917
         fail(in_words_of_options(error), WRONG_DATA)
     except CeqlError as error:
         fail(f"{', '.join(input)}: {in_words_of_options(error)}", WRONG_DATA)
-    except KeyboardInterrupt:
-        fail("cancelled", CANCELLED)
     with until_nobody_reads():
         if json and output is not None:
             say(summary.as_json())
