@@ -179,6 +179,19 @@ def test_times_are_found_in_text_and_mean_utc(folder: Folder, spark: Any, suffix
     assert rows(folder / "m.json", "json")[0]["match_end"] == "2024-01-31T09:30:05.000000Z"
 
 
+def test_a_header_alone_is_an_empty_stream(folder: Folder) -> None:
+    (folder / "empty.csv").write_text("type,t,name\n")
+    queries = [
+        "SELECT * FROM S WHERE A AS x FILTER x[name LIKE 'a%'] AND x[t > 1.5] PARTITION BY [name] WITHIN 5 seconds",
+        "SELECT * FROM S WHERE A AS x ; B+ AS y WITHIN 5 [t] LIMIT 3",
+    ]
+    for query, output in zip(queries, (["--json"], ["-o", "m.csv"]), strict=True):
+        (folder / "q.ceql").write_text(query)
+        result = folder.run("-i", "empty.csv", *output)
+        assert result.exit_code == 0, result.stderr
+        assert re.search(SUMMARY.format("0 matches"), result.stderr)
+
+
 def test_several_streams(folder: Folder) -> None:
     (folder / "q.ceql").write_text("SELECT * FROM S, T WHERE S>A AS x ; T>B AS y WITHIN 5 [t]")
     result = folder.run("-i", "T=events.csv", "-i", "S=events.parquet", "-o", "m")
@@ -344,6 +357,7 @@ def test_a_wrong_query(folder: Folder) -> None:
 def test_wrong_data(folder: Folder, arguments: list[str], message: str) -> None:
     (folder / "bad.parquet").write_text("no parquet")
     (folder / "empty.csv").write_text("")
+    (folder / "a.arrow").write_text("no arrow")
     (folder / "bad.jsonl").write_text('{"type": "A", "t": 0}\n{"type": \n')
     (folder / "ragged.csv").write_text("type,t\nA,1\nB,2,3\n")
     for name in ("empty", "mixed", "headers"):

@@ -12,6 +12,7 @@ import typer
 
 from ceql.backends.files import FileError
 from ceql.backends.json_lines import json_line
+from ceql.backends.spark_paths import check_there
 from ceql.cli.arguments import Master, SparkSettings, Verbose, check_master
 from ceql.cli.exits import EXIT_CODES, NO_SPARK, WRONG_DATA, cancellation_told, fail, spark_troubles_told
 from ceql.cli.request import spark_settings
@@ -129,6 +130,7 @@ def _prepared(settings: _Settings) -> dict[str, Any]:
     from ceql.cli.spark_jobs import run_job
     from ceql.datasets.prepare.event_stream import rejected_path
 
+    check_there([settings.raw], "csv", master=settings.master, conf=settings.conf)
     zones = _zones(settings)
     counts = run_job(
         lambda spark: _written(settings, spark, zones),

@@ -15,6 +15,7 @@ import ceql.spark
 from ceql.backends.json_lines import shown_json
 from ceql.backends.spark_files import check_output, output_format, read_frame, without_leftovers, write_frame
 from ceql.backends.spark_lines import json_lines, write_lines
+from ceql.backends.spark_paths import check_there
 from ceql.backends.spark_predicates import quoted
 from ceql.cli.exits import until_nobody_reads
 from ceql.cli.preview import N_SHOWN, show_rows
@@ -30,6 +31,8 @@ MAX_TYPES = 1000
 def run_on_spark(request: Request) -> Summary:
     """Run a query, and write or show its matches."""
     began = time.perf_counter()
+    for paths in request.streams.values():
+        check_there(paths, request.format, master=request.master, conf=request.conf)
     if request.output is not None:
         # Refuses what Spark has no format for, before it starts.
         output_format(request.output, request.output_format)

@@ -14,7 +14,7 @@ from typing import Any
 import typer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
-from pyspark.sql.types import StructType
+from pyspark.sql.types import NullType, StructType
 from rich.filesize import decimal
 from rich.text import Text
 
@@ -31,6 +31,7 @@ from ceql.backends.spark_files import (
     stream_frame,
     stream_writer,
 )
+from ceql.backends.spark_paths import check_there
 from ceql.cli.exits import CANCELLED, TERMINATED
 from ceql.cli.preview import counted
 from ceql.cli.spark_jobs import is_on_this_machine, session_for
@@ -51,6 +52,8 @@ def run_stream(request: StreamRequest) -> int:
     """Run a query until its stream ends or a signal stops it, say what came of it, and return the exit code."""
     began = time.perf_counter()
     assert request.output is not None
+    for paths in request.streams.values():
+        check_there(paths, request.format, master=request.master, conf=request.conf, is_growing=True)
     # Refuses what Spark has no format for, before it starts.
     output_format(request.output, request.output_format)
     counts = Counts(request.shape)
@@ -107,10 +110,7 @@ def _events(request: StreamRequest, spark: SparkSession, stream: str, path: str)
     if request.schema is not None:
         schema = _given_schema(request.schema)
     elif not has_files(spark, path):
-        raise FileError(
-            f"there are no files in {path} yet that would tell its columns",
-            "give --schema 'type STRING, at TIMESTAMP, ...' and --format",
-        )
+        raise _unknown_columns("files", path)
     else:
         schema = read_frame(
             spark,
@@ -120,8 +120,17 @@ def _events(request: StreamRequest, spark: SparkSession, stream: str, path: str)
             declared=request.column_types(stream),
             is_complete=request.declares_all(stream),
         ).schema
+        if any(field.dataType == NullType() for field in schema):
+            raise _unknown_columns("events", path)
     return stream_frame(
         spark, path, schema, format=request.format, options=request.options, max_files=request.max_files
+    )
+
+
+def _unknown_columns(what: str, path: str) -> FileError:
+    return FileError(
+        f"there are no {what} in {path} yet that would tell its columns",
+        "give --schema 'type STRING, at TIMESTAMP, ...' and --format",
     )
 
 
