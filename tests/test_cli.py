@@ -242,6 +242,13 @@ def test_help(arguments: list[str]) -> None:
     assert "Usage" in result.stdout
 
 
+@pytest.mark.parametrize("command", [[], ["run"], ["stream"], ["show"], ["bench", "paper"], ["datasets", "prepare"]])
+def test_flags_in_help_have_no_value(command: list[str]) -> None:
+    shown = run(*command, "--help").stdout
+    assert "--help" in shown
+    assert "bool" not in shown.lower()
+
+
 @pytest.mark.parametrize("command", ["check", "explain", "run", "generate"])
 def test_help_has_examples_before_options(command: str) -> None:
     shown = run(command, "--help").stdout

@@ -18,6 +18,7 @@ from ceql.cli.datasets import datasets
 from ceql.cli.demo import demo
 from ceql.cli.exits import EXIT_CODES, EXIT_CODES_OF_STREAMS, WRONG_DATA, WRONG_QUERY, fail, in_words_of_options
 from ceql.cli.generate import generate
+from ceql.cli.help_text import Command, Group
 from ceql.cli.run import run
 from ceql.cli.show import show
 from ceql.cli.stream import stream
@@ -28,18 +29,19 @@ from ceql.errors import CeqlError, DataError, QueryError
 __all__ = ["app"]
 
 app = typer.Typer(
+    cls=Group,
     name="ceql",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(epilog=EXIT_CODES)(run)
-app.command(epilog=EXIT_CODES_OF_STREAMS)(stream)
-app.command()(show)
-app.command(epilog=EXIT_CODES)(demo)
+app.command(cls=Command, epilog=EXIT_CODES)(run)
+app.command(cls=Command, epilog=EXIT_CODES_OF_STREAMS)(stream)
+app.command(cls=Command)(show)
+app.command(cls=Command, epilog=EXIT_CODES)(demo)
 app.add_typer(bench)
 app.add_typer(datasets)
-app.command(epilog=EXIT_CODES)(generate)
+app.command(cls=Command, epilog=EXIT_CODES)(generate)
 
 SchemaFile = Annotated[
     Path | None,
@@ -87,7 +89,7 @@ def main(
     """  # noqa: D301 - the backspace keeps lines as they are
 
 
-@app.command()
+@app.command(cls=Command)
 def check(
     file: QueryFile,
     schema: SchemaFile = None,
@@ -133,7 +135,7 @@ def _note_unknown_types(query: ceql.Query) -> None:
         tell(f"note: {note}")
 
 
-@app.command()
+@app.command(cls=Command)
 def explain(  # noqa: PLR0917
     file: QueryFile,
     schema: SchemaFile = None,

@@ -14,18 +14,21 @@ import typer
 
 from ceql.bench.queries import Dataset
 from ceql.cli.exits import CANCELLED, WRONG_DATA, fail, reason
+from ceql.cli.help_text import Command, Group
 from ceql.cli.terminal import tell
 from ceql.errors import CeqlError
 
 if TYPE_CHECKING:
     from ceql.bench.experiments import Bench, Case, Row, Scale
 
-bench = typer.Typer(name="bench", help="Measure the paper's experiments on this machine.", no_args_is_help=True)
+bench = typer.Typer(
+    cls=Group, name="bench", help="Measure the paper's experiments on this machine.", no_args_is_help=True
+)
 
 EXPERIMENTS = "sequences, no-output, windows, operators, strategies, memory or spark"
 
 
-@bench.command()
+@bench.command(cls=Command)
 def paper(  # noqa: PLR0917
     quick: Annotated[  # noqa: FBT002
         bool, typer.Option("--quick", help="A few thousand events, one run each, and no Spark unless asked for.")
@@ -89,7 +92,7 @@ def paper(  # noqa: PLR0917
         fail(f"{len(wrong)} counts differ from the engine's: see status 'wrong' in {path}", WRONG_DATA)
 
 
-@bench.command(name="report")
+@bench.command(cls=Command, name="report")
 def show(
     results: Annotated[Path, typer.Argument(help="A CSV file that bench paper wrote, or a folder: its newest one.")],
     into: Annotated[

@@ -15,6 +15,7 @@ from ceql.backends.json_lines import json_line
 from ceql.backends.spark_paths import check_there
 from ceql.cli.arguments import Master, SparkSettings, Verbose, check_master
 from ceql.cli.exits import EXIT_CODES, NO_SPARK, WRONG_DATA, cancellation_told, fail, spark_troubles_told
+from ceql.cli.help_text import Command, Group
 from ceql.cli.request import spark_settings
 from ceql.cli.terminal import say, tell
 from ceql.errors import CeqlError
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from ceql.datasets.prepare.event_stream import Counts, EventStream
     from ceql.datasets.prepare.zones import Zones
 
-datasets = typer.Typer(name="datasets", help="Prepare the data sets of the paper.", no_args_is_help=True)
+datasets = typer.Typer(cls=Group, name="datasets", help="Prepare the data sets of the paper.", no_args_is_help=True)
 
 
 class Published(StrEnum):
@@ -63,7 +64,7 @@ def main() -> None:
     """Prepare the data sets of the paper."""
 
 
-@datasets.command(epilog=EXIT_CODES)
+@datasets.command(cls=Command, epilog=EXIT_CODES)
 @cancellation_told()
 def prepare(  # noqa: PLR0917
     dataset: Annotated[Published, typer.Argument(help="Which data set the raw files are.")],
