@@ -135,6 +135,20 @@ def test_files_that_cannot_be_read(command: str, tmp_path: Path) -> None:
         assert result.stderr == f"cannot read {path}: {reason}\n"
 
 
+@pytest.mark.parametrize("query", [GOOD, "\ncreate stream S { }\nSELECT * FROM S WHERE A", GOOD * 100])
+@pytest.mark.parametrize("command", [["check"], ["run", "-i", "e.csv", "--engine", "local"]])
+def test_a_query_where_its_file_is_expected(command: list[str], query: str) -> None:
+    result = run(*command, query)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("a file is expected, not a query\nhint: put it into a file, or name it -")
+
+
+def test_a_file_may_be_called_as_queries_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "select all").write_text(GOOD)
+    assert run("check", "select all").exit_code == 0
+
+
 def test_text_that_is_not_utf_8(query: Path) -> None:
     query.write_bytes("SELECT * FROM S WHERE Größe".encode("latin-1"))
     result = run("check", query)
@@ -226,6 +240,13 @@ def test_help(arguments: list[str]) -> None:
     result = run(*arguments)
     assert result.exit_code == 0
     assert "Usage" in result.stdout
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["stream"], ["show"], ["bench", "paper"], ["datasets", "prepare"]])
+def test_flags_in_help_have_no_value(command: list[str]) -> None:
+    shown = run(*command, "--help").stdout
+    assert "--help" in shown
+    assert "bool" not in shown.lower()
 
 
 @pytest.mark.parametrize("command", ["check", "explain", "run", "generate"])

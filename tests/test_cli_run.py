@@ -17,6 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ceql
+from ceql.backends.spark_paths import path_here
 from ceql.cli import app
 
 QUERY = "SELECT * FROM S WHERE A AS x ; B+ AS y WITHIN 5 [t] LIMIT 100"
@@ -325,6 +326,52 @@ def test_a_stream_that_is_not_given(folder: Path) -> None:
     assert "add --input T=PATH" in re.sub(r"[\s│]+", " ", said)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "missing"),
+    [
+        (["run", "-i", "nope.csv"], "nope.csv"),
+        (["run", "-i", "events.csv", "-i", "nope"], "nope"),
+        (["run", "-i", "nope/*.csv"], "nope/*.csv"),
+        (["run", "-i", "file:nope.csv", "--master", "local[2]"], "file:nope.csv"),
+        (["run", "-i", "S=nope.csv", "--format", "csv"], "nope.csv"),
+        (["stream", "-i", "nope", "-o", "m", "--checkpoint", "c"], "nope"),
+    ],
+)
+def test_a_wrong_path_is_told_before_spark_starts(
+    folder: Path, arguments: list[str], missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyspark")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("ceql.spark.session", lambda *_, **__: pytest.fail("Spark is started"))
+    command, *others = arguments
+    code, said = run(command, "q.ceql", *others)
+    assert (code, said) == (3, f"cannot read {missing}: there is no such file or folder\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "master", "conf", "environ", "is_here"),
+    [
+        ("a/b.csv", None, {}, {}, True),
+        ("/a/*.csv", "local[4]", {"spark.driver.memory": "1g"}, {}, True),
+        ("file:/a", "yarn", {}, {"HADOOP_CONF_DIR": "/etc/hadoop"}, True),
+        ("file:///a", "sc://host", {}, {}, False),
+        ("hdfs:///a", None, {}, {}, False),
+        ("s3a://b/a", "local", {}, {}, False),
+        ("abfss:a", "local", {}, {}, False),
+        ("a/{b,c}.csv", None, {}, {}, False),
+        ("a", "yarn", {}, {}, False),
+        ("a", None, {"spark.master": "spark://host:7077"}, {}, False),
+        ("a", None, {"spark.hadoop.fs.defaultFS": "hdfs://host"}, {}, False),
+        ("a", None, {}, {"HADOOP_CONF_DIR": "/etc/hadoop"}, False),
+        ("a", None, {}, {"SPARK_REMOTE": "sc://host"}, False),
+    ],
+)
+def test_what_may_lie_elsewhere_is_left_to_spark(
+    path: str, master: str | None, conf: dict[str, str], environ: dict[str, str], is_here: bool
+) -> None:
+    assert (path_here(path, master, conf, environ) is not None) == is_here
+
+
 def test_without_pyspark(folder: Path) -> None:
     code = "import sys; sys.modules['pyspark'] = None; from ceql.cli import app; app()"
     command = [sys.executable, "-c", code, "run", "q.ceql", "-i", "events.parquet"]
@@ -362,6 +409,26 @@ def test_files_that_cannot_be_used(folder: Path, input: str, output: str, code: 
     assert message in said
     assert "Traceback" not in said
     assert (folder / "events.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        QUERY,
+        "SELECT * FROM S WHERE A AS x FILTER x[name LIKE 'a%'] AND x[t > 1.5] PARTITION BY [name] WITHIN 5 seconds",
+        "SELECT * FROM S WHERE A AS x ; B AS y WITHIN 5 seconds [t]",
+        "CREATE STREAM S { EVENT A { t: int } } SELECT * FROM S WHERE A AS x WITHIN 5 [t]",
+        "SELECT MAX * FROM S WHERE A+ AS x FILTER x[t + 1 = 2] CONSUME BY ANY",
+    ],
+)
+def test_a_header_alone_is_an_empty_stream(folder: Path, query: str) -> None:
+    (folder / "q.ceql").write_text(query)
+    (folder / "empty.csv").write_text("type,t,name\n")
+    command = ["run", "--engine", "local", folder / "q.ceql", "-i", folder / "empty.csv"]
+    for output in ([], ["-o", folder / "m.parquet"], ["-o", folder / "m.csv"], ["--json", "--sort", "--order-by", "t"]):
+        code, said = run(*command, *output)
+        assert code == 0, said
+        assert "0 events, 0 matches, " in said
 
 
 def test_declared_types_decide_what_csv_holds(folder: Path) -> None:

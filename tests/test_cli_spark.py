@@ -6,10 +6,14 @@ import io
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import threading
+import time
+from contextlib import ExitStack
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +25,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ceql
+import spark_rows
 from ceql.backends.java import JavaError
 from ceql.cli import app
 
@@ -29,9 +34,10 @@ import ceql.spark
 from ceql.backends.files import read_events
 from ceql.backends.spark_failures import explained
 from ceql.backends.spark_files import read_frame
-from ceql.backends.spark_lines import json_lines, write_lines
+from ceql.backends.spark_lines import _Copier, json_lines, write_lines
 from ceql.errors import JobError
 from ceql.schema import Kind, kind_of
+from ceql.visible import HIDDEN
 
 pytestmark = [
     pytest.mark.spark,
@@ -158,7 +164,7 @@ def test_declared_types_decide_what_text_holds(folder: Folder, suffix: str) -> N
     (folder / "e.jsonl").write_text('{"type": "A", "code": "007", "t": 1, "at": "2024-01-31T09:30:00"}\n')
     result = folder.run("-i", f"e.{suffix}", "-o", "m.json")
     assert result.exit_code == 0, result.stderr
-    assert rows(folder / "m.json", "json")[0]["x"] == {"t": 1, "code": "007", "at": "2024-01-31T09:30:00.000Z"}
+    assert rows(folder / "m.json", "json")[0]["x"] == {"t": 1, "code": "007", "at": "2024-01-31T09:30:00.000000Z"}
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
@@ -173,7 +179,20 @@ def test_times_are_found_in_text_and_mean_utc(folder: Folder, spark: Any, suffix
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
     assert result.exit_code == 0, result.stderr
-    assert rows(folder / "m.json", "json")[0]["match_end"] == "2024-01-31T09:30:05.000Z"
+    assert rows(folder / "m.json", "json")[0]["match_end"] == "2024-01-31T09:30:05.000000Z"
+
+
+def test_a_header_alone_is_an_empty_stream(folder: Folder) -> None:
+    (folder / "empty.csv").write_text("type,t,name\n")
+    queries = [
+        "SELECT * FROM S WHERE A AS x FILTER x[name LIKE 'a%'] AND x[t > 1.5] PARTITION BY [name] WITHIN 5 seconds",
+        "SELECT * FROM S WHERE A AS x ; B+ AS y WITHIN 5 [t] LIMIT 3",
+    ]
+    for query, output in zip(queries, (["--json"], ["-o", "m.csv"]), strict=True):
+        (folder / "q.ceql").write_text(query)
+        result = folder.run("-i", "empty.csv", *output)
+        assert result.exit_code == 0, result.stderr
+        assert re.search(SUMMARY.format("0 matches"), result.stderr)
 
 
 def test_both_engines_read_the_same_from_text(folder: Folder, spark: Any) -> None:
@@ -261,6 +280,42 @@ def test_matches_come_as_json_to_standard_output(folder: Folder) -> None:
     result = folder.run("-i", "events.parquet", "--json")
     assert sorted(map(json.loads, result.stdout.splitlines()), key=str) == expected()
     assert re.fullmatch(SUMMARY.format("3 matches"), result.stderr)
+
+
+def test_json_is_the_same_for_both_engines(folder: Folder, spark: Any) -> None:
+    nan, infinity = float("nan"), float("inf")
+    events = pa.table(
+        {
+            "type": ["A"] * 3,
+            "at": pa.array([0, 1_500_001, 10**15], pa.timestamp("us", "UTC")),
+            "here": pa.array([0, None, 1], pa.timestamp("us")),
+            "day": pa.array([0, None, 19000], pa.date32()),
+            "x": [nan, infinity, 0.1],
+            "y": pa.array([-infinity, None, 0.1], pa.float32()),
+            "price": pa.array([Decimal("12345678901234567890.10"), None, Decimal("0.01")], pa.decimal128(22, 2)),
+            "bytes": [b"\xff", b"", None],
+            "text": ["\x7f\x9b\u202e", "é\n", None],
+            "values": [[nan, 1.5], None, []],
+            "map": pa.array([[("k", nan)], None, []], pa.map_(pa.string(), pa.float64())),
+        }
+    )
+    pa.parquet.write_table(events, folder / "e.parquet")
+    (folder / "q.ceql").write_text("SELECT * FROM S WHERE A+ AS x WITHIN 90 minutes [at] LIMIT 9")
+
+    def parsed(lines: str) -> list[Any]:
+        assert not HIDDEN.search(lines.replace("\n", "")), ascii(lines)
+        return sorted((json.loads(line, parse_constant=pytest.fail) for line in lines.splitlines()), key=str)
+
+    with spark_rows.settings(spark, {"spark.sql.session.timeZone": "Asia/Tokyo"}):
+        printed = folder.run("-i", "e.parquet", "--json")
+        written = folder.run("-i", "e.parquet", "-o", "m.json")
+    locally = folder.run("-i", "e.parquet", "--json", "--engine", "local")
+    assert printed.exit_code == written.exit_code == locally.exit_code == 0, printed.stderr
+    assert len(parsed(locally.stdout)) == 4
+    assert parsed(printed.stdout) == parsed(locally.stdout) == rows(folder / "m.json", "json")
+    assert folder.run("-i", "e.parquet", "-o", "m.jsonl", "--engine", "local").exit_code == 0
+    assert (folder / "m.jsonl").read_text() == locally.stdout
+    assert "1970-01-01T00:00:01.500001Z" in locally.stdout
 
 
 def test_types_that_no_event_has_are_told_where_nothing_is_found(folder: Folder) -> None:
@@ -354,6 +409,7 @@ def test_a_wrong_query(folder: Folder) -> None:
 def test_wrong_data(folder: Folder, arguments: list[str], message: str) -> None:
     (folder / "bad.parquet").write_text("no parquet")
     (folder / "empty.csv").write_text("")
+    (folder / "a.arrow").write_text("no arrow")
     (folder / "bad.jsonl").write_text('{"type": "A", "t": 0}\n{"type": \n')
     (folder / "ragged.csv").write_text("type,t\nA,1\nB,2,3\n")
     (folder / "cells.tsv").write_text("type\tt\nA\t1\n")
@@ -444,6 +500,31 @@ def test_lines_of_several_tasks_are_whole(spark: Any) -> None:
     assert sorted(json.loads(line)["id"] for line in file.getvalue().splitlines()) == list(range(20_000))
     empty = io.BytesIO()
     assert (write_lines(json_lines(rows.where("false")), empty), empty.getvalue()) == (0, b"")
+
+
+def test_nobody_waits_for_connections_that_say_nothing() -> None:
+    file = io.BytesIO()
+    with ExitStack() as stack:
+        copier = stack.enter_context(_Copier(file, lambda: None))
+
+        def connected(said: bytes) -> socket.socket:
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", copier.port)))
+            connection.sendall(said)
+            return connection
+
+        began = time.monotonic()
+        for said in (b"", copier.secret[:-1], bytes(32), b"") * 2:
+            connected(said)
+        half = connected(copier.secret[:7])
+        task = connected(copier.secret + b"one\n")
+        half.sendall(copier.secret[7:] + b"two\n")
+        task.sendall(b"three\n")
+        task.close()
+        half.close()
+        copier.__exit__()
+        assert sorted(file.getvalue().split()) == [b"one", b"three", b"two"]
+        # Eight that say nothing would take ten seconds each.
+        assert time.monotonic() - began < 40
 
 
 def test_interruption_cancels_the_job(folder: Folder, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,6 +165,7 @@ def test_wrong_use(folder: Folder, more: list[str], message: str) -> None:
     [
         ("in", [], "there are no files in in yet that would tell its columns\nhint: give --schema .* and --format\n"),
         ("in/*.csv", [], "there are no files in in/[*].csv yet .*\nhint: .*\n"),
+        ("header", [], "there are no events in header yet that would tell its columns\nhint: give --schema .*\n"),
         ("in", ["--schema", "type STRING"], "cannot tell the format of in by its suffix or its files\nhint: .*\n"),
         ("nowhere", [], "cannot read nowhere: there is no such file or folder\n"),
         ("nowhere", ["--schema", "a INT", "--format", "csv"], "cannot read nowhere: there is no such file or folder\n"),
@@ -184,11 +185,12 @@ def test_wrong_use(folder: Folder, more: list[str], message: str) -> None:
     ],
 )
 def test_wrong_data(folder: Folder, input: str, more: list[str], message: str) -> None:
-    for name in ("full", "bad", "old", "used/offsets", "used/commits"):
+    for name in ("full", "bad", "old", "header", "used/offsets", "used/commits"):
         (folder / name).mkdir(parents=True)
     pa.parquet.write_table(EVENTS, folder / "full/1.parquet")
     pa.parquet.write_table(EVENTS, folder / "old/part-0.parquet")
     (folder / "bad/1.csv").write_text("type,k,at\nA,one,2024-01-31 09:30:00\n")
+    (folder / "header/1.csv").write_text("type,k,at\n")
     (folder / "used/offsets/0").write_text("v1")
     (folder / "used/commits/0").write_text("v1")
     if more and more[0] in ("-o", "--checkpoint"):

@@ -17,9 +17,9 @@ import pyarrow.parquet
 import pytest
 
 import ceql
-from ceql.backends import files
 from ceql.backends.files import SUFFIXES, FileError, read_events, write_rows
 from ceql.backends.iso_times import NotATime, as_moments
+from ceql.backends.json_lines import json_rows
 
 ROWS = pa.table({"type": ["A", "B", "ü,\n\"'"], "x": [1, None, 3], "y": [0.5, 1.5, None]})
 TEXT = (".csv", ".csv.gz", ".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz")
@@ -124,6 +124,52 @@ def test_parquet_has_microseconds_as_spark_reads_no_finer_ones(tmp_path: Path) -
     with pytest.warns(UserWarning, match="finer than microseconds"):
         write(path, finer)
     assert pa.parquet.read_table(path)["t"].cast(pa.int64()).to_pylist() == [1, 1]
+
+
+JSON = {
+    "moment": (pa.array([1, 10**15 + 1, None], pa.timestamp("us", "Europe/Berlin")), "1970-01-01T00:00:00.000001Z"),
+    "local": (pa.array([0, None], pa.timestamp("s")), "1970-01-01T00:00:00.000000"),
+    "milliseconds": (pa.array([-1], pa.timestamp("ms", "+05:00")), "1969-12-31T23:59:59.999000Z"),
+    "nanoseconds": (pa.array([1], pa.timestamp("ns", "UTC")), "1970-01-01T00:00:00.000000001Z"),
+    "no_nanoseconds": (pa.array([1000], pa.timestamp("ns", "UTC")), "1970-01-01T00:00:00.000001Z"),
+    "far": (pa.array([253402300800], pa.timestamp("s", "UTC")), "10000-01-01T00:00:00.000000Z"),
+    "day": (pa.array([date(2024, 1, 2)]), "2024-01-02"),
+    "nan": (pa.array([float("nan")]), "NaN"),
+    "infinity": (pa.array([float("inf")], pa.float32()), "Infinity"),
+    "below": (pa.array([float("-inf")]), "-Infinity"),
+    "small": (pa.array([0.1], pa.float32()), Decimal("0.1")),
+    "decimal": (pa.array([Decimal("12345678901234567890.10")]), Decimal("12345678901234567890.10")),
+    "tiny": (pa.array([Decimal("1e-18")], pa.decimal128(20, 18)), Decimal("1e-18")),
+    "unsigned": (pa.array([2**64 - 1], pa.uint64()), 2**64 - 1),
+    "bytes": (pa.array([b"\xff\x00"]), "/wA="),
+    "text": (pa.array(['é"\n\x7f\x9b\u2028']), 'é"\n\x7f\x9b\u2028'),
+    "map": (pa.array([[("a%", 1)]], pa.map_(pa.string(), pa.int64())), {"a%": 1}),
+    "nothing": (pa.nulls(1), None),
+}
+
+
+@pytest.mark.parametrize("name", JSON)
+def test_values_as_json(name: str) -> None:
+    values, expected = JSON[name]
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    def parsed(row: str) -> Any:
+        return json.loads(row, parse_float=Decimal, parse_constant=refuse)
+
+    batch = pa.record_batch({name: values})
+    rows = [parsed(row) for row in json_rows(batch)]
+    assert rows[0] == {name: expected}
+    assert [row[name] is None for row in rows] == values.is_null().to_pylist()
+    # The same within lists and structs, of which some rows are cut off.
+    nested = pa.array([None, [{"a": 1}], [None, {"a": 2}]], pa.list_(pa.struct([("a", pa.int8())])))
+    lists = pa.ListArray.from_arrays(pa.array([0, None, 0, len(values)], pa.int32()), values)
+    batch = pa.record_batch({"x": pa.StructArray.from_arrays([lists, nested], ["l", "n"])})
+    assert [parsed(row)["x"] for row in json_rows(batch.slice(1))] == [
+        {"l": None, "n": [{"a": 1}]},
+        {"l": [row[name] for row in rows], "n": [None, {"a": 2}]},
+    ]
 
 
 def test_files_are_read_bit_by_bit(tmp_path: Path) -> None:
@@ -362,6 +408,26 @@ def test_what_goes_wrong_leaves_the_old_file_alone(tmp_path: Path, suffix: str) 
 
 
 @suffixes
+def test_an_unfinished_file_is_nobody_elses(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"{'long' * 60}{suffix}"
+    other = tmp_path / "other"
+    other.write_bytes(b"another's")
+    names = set()
+    for _ in range(2):
+        path.unlink(missing_ok=True)
+        path.symlink_to(other)
+        with write_rows(path, ROWS.schema) as writer:
+            names |= {one.name for one in tmp_path.iterdir()} - {"other", path.name}
+            writer.write_batch(ROWS.to_batches()[0])
+    assert len(names) == 2
+    assert all(name.startswith(".long") for name in names)
+    assert read(path).to_pylist() == ROWS.to_pylist()
+    assert other.read_bytes() == b"another's"
+    assert path.stat().st_mode == other.stat().st_mode
+    assert sorted(one.name for one in tmp_path.iterdir()) == [path.name, "other"]
+
+
+@suffixes
 def test_folders_that_do_not_exist(tmp_path: Path, suffix: str) -> None:
     with pytest.raises(OSError, match="No such file"), write_rows(tmp_path / "no" / f"rows{suffix}", ROWS.schema):
         pass
@@ -376,7 +442,7 @@ def test_suffixes_that_mean_nothing() -> None:
     ("content", "told"),
     [
         (b"type,s\nA,caf\xe9\n", "the text of 's' is not UTF-8"),
-        (b"type,caf\xe9\nA,1\n", "the header is not UTF-8"),
+        (b"type,caf\xe9\nA,1\n", "it has text that is not UTF-8"),
         (b"type,s\n" + b"A,cafe\n" * 1000 + b"A,caf\xe9\n", "invalid UTF8 data"),
     ],
     ids=["values", "header", "values-further-down"],
@@ -384,7 +450,7 @@ def test_suffixes_that_mean_nothing() -> None:
 def test_csv_in_another_encoding_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, told: str
 ) -> None:
-    monkeypatch.setattr(files, "CSV_BLOCK", 1000)
+    monkeypatch.setattr("ceql.backends.text_files.BLOCK", 1000)
     path = tmp_path / "events.csv"
     path.write_bytes(content)
     with pytest.raises(FileError, match=told) as caught:

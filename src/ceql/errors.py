@@ -19,6 +19,8 @@ import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ceql.visible import visible, visible_lines
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -53,7 +55,7 @@ class CeqlError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return self.message if not self.hint else f"{self.message}\nhint: {self.hint}"
+        return visible_lines(self.message if not self.hint else f"{self.message}\nhint: {self.hint}")
 
 
 class QueryError(CeqlError):
@@ -95,7 +97,7 @@ class QueryError(CeqlError):
             lines += ["see also", *_excerpt(self.text, self.related)]
         if self.hint:
             lines.append(f"hint: {self.hint}")
-        return "\n".join(lines)
+        return visible_lines("\n".join(lines))
 
 
 class DataError(CeqlError):
@@ -128,7 +130,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
         return None
     # Names that differ in case only: the one nearest to the case that the user wrote.
     nearest = max(by_lower[close[0]], key=lambda candidate: difflib.SequenceMatcher(None, candidate, name).ratio())
-    return f"did you mean '{nearest}'?"
+    return f"did you mean '{visible(nearest)}'?"
 
 
 def listing(names: Iterable[str], limit: int = 12) -> str:
@@ -138,7 +140,7 @@ def listing(names: Iterable[str], limit: int = 12) -> str:
     'a, b, ...'
     """
     shown = list(names)
-    return ", ".join(shown[:limit]) + (", ..." if len(shown) > limit else "")
+    return ", ".join(map(visible, shown[:limit])) + (", ..." if len(shown) > limit else "")
 
 
 def _excerpt(text: str, span: Span) -> list[str]:

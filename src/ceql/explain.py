@@ -11,6 +11,7 @@ from ceql.schema import Kind
 from ceql.syntax import ast, plan
 from ceql.syntax.ast import Consumption, Strategy, quoted_name
 from ceql.syntax.times import write_time
+from ceql.visible import visible_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -224,6 +225,7 @@ class _Graph:
         return "\n".join([*self.lines, "}"] if self.is_dot else self.lines)
 
     def _quoted(self, text: str) -> str:
+        text = visible_lines(text)
         shown = text if len(text) <= MAX_PREDICATE_TEXT else text[: MAX_PREDICATE_TEXT - 3] + "..."
         if self.is_dot:
             return '"' + shown.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

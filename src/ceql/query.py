@@ -18,6 +18,7 @@ from ceql.syntax.bind import bind
 from ceql.syntax.mistakes import Mistake
 from ceql.syntax.parser import parse
 from ceql.syntax.plan import Plan
+from ceql.visible import visible_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,6 +58,9 @@ class Query:
             raise ValueError("only the automaton is drawn as SVG: choose stage 'automaton'")
         if format == "svg" and stage in ("plan", "automaton"):
             return self._drawn()
+        return visible_lines(self._explained(stage, format))
+
+    def _explained(self, stage: str, format: str) -> str:
         if stage == "ast":
             return render_tree(self.tree.formula, format)
         if stage == "plan":

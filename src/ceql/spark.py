@@ -17,6 +17,7 @@ from ceql.backends.spark_stream import Ordering
 from ceql.engine.matches import Shape
 from ceql.errors import DataError
 from ceql.query import Query
+from ceql.visible import visible_lines
 
 __all__ = ["explain", "match", "matcher", "session"]
 
@@ -89,5 +90,5 @@ def explain(
         query, events, type_column=type_column, time_column=time_column, order_by=order_by, shape="matches"
     )
     if prepared.frame.isStreaming:
-        return spark_stream.described(prepared)
-    return spark_batch.described(spark_batch.planned(prepared, plan, prune=prune))
+        return visible_lines(spark_stream.described(prepared))
+    return visible_lines(spark_batch.described(spark_batch.planned(prepared, plan, prune=prune)))

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import glob
-import json
 import os
+import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from ceql.backends.json_lines import json_rows, json_values
 from ceql.backends.text_files import open_csv, open_json
 from ceql.errors import CeqlWarning, DataError
 
@@ -26,6 +27,9 @@ JSON_LINES = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz
 
 TABLES = (".txt", ".tsv", ".tab", ".dat", ".psv")
 """Suffixes of what is probably CSV, but not with commas."""
+MAX_NAME = 50
+"""Characters of a name that another begins with: file systems allow 255 bytes."""
+
 SUFFIXES = (*PARQUET, *ARROW, *CSV, *JSON_LINES)
 _ENCODING_HINT = "write it anew in UTF-8: iconv -f ISO-8859-1 -t UTF-8"
 
@@ -88,7 +92,7 @@ def read_events(
         types = column_types or {}
         schema, batches = open_csv(path, types, options or {}) if kind == "csv" else open_json(path, types)
         if kind == "csv":
-            _check_is_text(schema, path)
+            _check_is_text(schema)
         return EventFile(schema, _explained(batches, path))
     except _UNREADABLE as error:
         raise _unreadable(path, error) from error
@@ -151,14 +155,11 @@ def _check_zones(schema: pa.Schema) -> None:
                 raise DataError(f"column '{field.name}' has an unknown time zone {field.type.tz!r}") from error
 
 
-def _check_is_text(schema: pa.Schema, path: Path) -> None:
+def _check_is_text(schema: pa.Schema) -> None:
     """Refuse CSV that is not UTF-8: Arrow would take its columns for binary."""
-    try:
-        binary = [name for name, data_type in zip(schema.names, schema.types, strict=True) if data_type == pa.binary()]
-    except UnicodeDecodeError:
-        raise FileError(f"cannot read {path}: the header is not UTF-8", _ENCODING_HINT) from None
-    if binary:
-        raise FileError(f"cannot read {path}: the text of '{binary[0]}' is not UTF-8", _ENCODING_HINT)
+    for field in schema:
+        if field.type == pa.binary():
+            raise DataError(f"the text of '{field.name}' is not UTF-8", _ENCODING_HINT)
 
 
 def _checked_batches(opened: Any) -> Iterator[pa.RecordBatch]:
@@ -183,7 +184,7 @@ def _unreadable(path: Path, error: Exception) -> FileError:
     if isinstance(error, DataError):
         return FileError(f"cannot read {path}: {error.message}", error.hint)
     if isinstance(error, UnicodeDecodeError):
-        return FileError(f"cannot read {path}: it has text that is not UTF-8: {error.object[:40]!r}")
+        return FileError(f"cannot read {path}: it has text that is not UTF-8: {error.object[:40]!r}", _ENCODING_HINT)
     hint = None
     if "invalid UTF8" in str(error):
         hint = _ENCODING_HINT
@@ -203,24 +204,37 @@ class Writer(Protocol):
 def write_rows(path: Path, schema: pa.Schema) -> Iterator[Writer]:
     """Open a file for rows of a schema; a file that is there is replaced only when all is written."""
     kind = check_suffix(path)
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    opened: Any = {"parquet": _ParquetWriter, "arrow": pa.ipc.new_file}.get(kind, _TextWriter)
-    try:
-        with opened(str(unfinished), schema) as writer:
+    # Of a name that nobody can foresee, and only if nothing has it: what stands there may lead to another's file.
+    unfinished = path.with_name(f".{path.name[:MAX_NAME]}.{secrets.token_hex(8)}.unfinished")
+    with _removed(unfinished), unfinished.open("xb") as file:
+        if kind == "parquet":
+            writer: Any = _ParquetWriter(file, schema)
+        elif kind == "arrow":
+            writer = pa.ipc.new_file(file, schema)
+        else:
+            writer = _TextWriter(file, schema, is_csv=kind == "csv", is_compressed=path.name.lower().endswith(".gz"))
+        with writer:
             yield writer
+        file.close()
         unfinished.replace(path)
+
+
+@contextmanager
+def _removed(path: Path) -> Iterator[None]:
+    """Remove a file at the end, however that comes, if it is still there."""
+    try:
+        yield
     finally:
-        unfinished.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
 
 
 class _ParquetWriter:
     """Parquet with times in microseconds: Spark does not read finer ones."""
 
-    def __init__(self, path: str, schema: pa.Schema) -> None:
-        self._path = path
+    def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
         self._schema = pa.schema([one.with_type(_in_microseconds(one.type)) for one in schema], schema.metadata)
         self._has_cut = False
-        self._writer = pa.parquet.ParquetWriter(path, self._schema)
+        self._writer = pa.parquet.ParquetWriter(file, self._schema)
 
     def __enter__(self) -> _ParquetWriter:
         return self
@@ -254,11 +268,10 @@ def _in_microseconds(data_type: pa.DataType) -> pa.DataType:
 class _TextWriter:
     """CSV or JSON lines. CSV has no structs and lists: there they are JSON within a cell."""
 
-    def __init__(self, path: str, schema: pa.Schema) -> None:
-        name = path.removesuffix(".unfinished")
-        self._is_csv = check_suffix(Path(name)) == "csv"
+    def __init__(self, file: BinaryIO, schema: pa.Schema, *, is_csv: bool, is_compressed: bool) -> None:
+        self._is_csv = is_csv
         self._file: Any = None
-        self._stream = pa.output_stream(path, compression="gzip" if name.endswith(".gz") else None)
+        self._stream = pa.output_stream(file, compression="gzip" if is_compressed else None)
         self._schema = schema
 
     def __enter__(self) -> _TextWriter:
@@ -274,19 +287,14 @@ class _TextWriter:
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         if not self._is_csv:
-            self._stream.write("".join(f"{json_line(row)}\n" for row in batch.to_pylist()).encode())
+            self._stream.write("".join(f"{row}\n" for row in json_rows(batch)).encode())
             return
         columns = [_json_text(one) if pa.types.is_nested(one.type) else one for one in batch.columns]
         self._file.write_batch(pa.record_batch(columns, names=batch.schema.names))
 
 
 def _json_text(column: pa.Array) -> pa.Array:
-    return pa.array([json_line(value) for value in column.to_pylist()], pa.string())
-
-
-def json_line(value: Any) -> str:
-    """Return a value as JSON on one line."""
-    return json.dumps(value, default=str, ensure_ascii=False)
+    return pa.array(json_values(column), pa.string())
 
 
 def check_suffix(path: Path) -> str:

@@ -11,15 +11,16 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own documentation writes it
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.streaming.readwriter import DataStreamWriter
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType, StructField, StructType
 
 from ceql.backends.files import TABLES, FileError, format_hint
 from ceql.backends.files import format_of as format_of_suffix
 from ceql.backends.iso_times import SPARK_PATTERN
+from ceql.backends.json_lines import SPARK_OPTIONS, SPARK_TIMES
 from ceql.backends.spark_failures import SPARK_ERRORS, explained
 from ceql.backends.spark_predicates import quoted
 from ceql.backends.text_files import begins_with_array, check_delimiter
@@ -44,8 +45,8 @@ READER_DEFAULTS = {
     "json": {"mode": "FAILFAST", "inferTimestamp": "true", **_TIMES},
 }
 WRITER_DEFAULTS = {
-    "csv": {"header": "true", "escape": '"', "timeZone": "UTC"},
-    "json": {"ignoreNullFields": "false", "timeZone": "UTC"},
+    "csv": {"header": "true", "escape": '"', **SPARK_TIMES},
+    "json": SPARK_OPTIONS,
 }
 OTHER_SUFFIXES = (".orc", ".avro", ".delta", ".xml")
 """Suffixes that are the names of formats of Spark, beside those that files on one machine have."""
@@ -78,6 +79,7 @@ def read_frame(
         reader = spark.read.format(chosen).options(**_with_defaults(defaults, options or {}))
         if chosen == "csv":
             reader = reader.schema(_csv_schema(reader, paths, options or {}, declared or {}))
+            return _untyped_if_empty(reader.load(list(paths)), declared or {})
         elif chosen == "json" and declared:
             reader = reader.schema(_json_schema(reader, paths, declared, is_complete=is_complete))
         return reader.load(list(paths))
@@ -123,7 +125,7 @@ def has_files(spark: SparkSession, path: str) -> bool:
 def stream_writer(rows: DataFrame, path: str, checkpoint: str, *, format: str | None = None) -> DataStreamWriter:
     """Return what writes the rows of a stream to a folder once it is started; formats are those of `write_frame`."""
     chosen = output_format(path, format)
-    writer = (_with_nested_as_json(rows) if chosen == "csv" else rows).writeStream.format(chosen)
+    writer = (_as_csv_holds(rows) if chosen == "csv" else rows).writeStream.format(chosen)
     writer = writer.options(**_writer_options(path, chosen), path=path, checkpointLocation=checkpoint)
     return writer.outputMode("append")
 
@@ -177,7 +179,7 @@ def write_frame(rows: DataFrame, path: str, *, format: str | None = None, mode: 
     """
     chosen = output_format(path, format)
     if chosen == "csv":
-        rows = _with_nested_as_json(rows)
+        rows = _as_csv_holds(rows)
     try:
         rows.write.format(chosen).mode(mode).options(**_writer_options(path, chosen)).save(path)
     except SPARK_ERRORS as error:
@@ -298,6 +300,14 @@ def _csv_schema(
     return StructType([_declared_field(field, declared) for field in found.fields])
 
 
+def _untyped_if_empty(events: DataFrame, declared: Mapping[str, pa.DataType]) -> DataFrame:
+    """Return CSV of which a header is all there is with columns of no type, unless declared: Spark takes strings."""
+    untyped = {field.name for field in events.schema if field.name not in declared}
+    if any(events.schema[name].dataType != StringType() for name in untyped) or not untyped or not events.isEmpty():
+        return events
+    return events.select(*(F.lit(None).alias(name) if name in untyped else quoted(name) for name in events.columns))
+
+
 def _json_schema(
     reader: DataFrameReader, paths: Sequence[str], declared: Mapping[str, pa.DataType], *, is_complete: bool
 ) -> StructType:
@@ -327,15 +337,16 @@ def _with_defaults(defaults: Mapping[str, str], given: Mapping[str, str]) -> dic
     return {name: value for name, value in defaults.items() if name.lower() not in names} | dict(given)
 
 
-def _with_nested_as_json(rows: DataFrame) -> DataFrame:
-    nested = [field.name for field in rows.schema if isinstance(field.dataType, StructType | ArrayType | MapType)]
-    options = {"ignoreNullFields": "false", "timeZone": "UTC"}
-    return rows.select(
-        *(
-            F.to_json(quoted(name), options).alias(name) if name in nested else F.col(quoted(name))
-            for name in rows.columns
-        )
-    )
+def _as_csv_holds(rows: DataFrame) -> DataFrame:
+    """Return rows with structs and lists as JSON, and columns of no type as text that is NULL."""
+
+    def held(field: StructField) -> Column:
+        if isinstance(field.dataType, StructType | ArrayType | MapType):
+            return F.to_json(quoted(field.name), SPARK_OPTIONS).alias(field.name)
+        column = F.col(quoted(field.name))
+        return column.cast("string").alias(field.name) if field.dataType == NullType() else column
+
+    return rows.select(*map(held, rows.schema))
 
 
 def _cannot(what: str, path: str, error: Exception) -> Exception:

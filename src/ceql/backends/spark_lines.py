@@ -7,28 +7,36 @@ nobody reads.
 
 from __future__ import annotations
 
+import math
 import secrets
+import selectors
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own documentation writes it
 
+from ceql.backends.json_lines import SPARK_OPTIONS, shown_json
+
 HOST = "127.0.0.1"
 SECRET_BYTES = 32
 POLL_SECONDS = 0.1
-SECRET_SECONDS = 10
-"""How long a task may take to say who it is."""
 MAX_WAITING = 4096
 """Tasks that may wait for their turn."""
+END_SECONDS = 5
+"""How long others may keep us busy with connections when all tasks have ended."""
+MAX_UNKNOWN = 256
+"""Connections that have not said who they are yet; of more, the oldest are closed."""
 
 
 def json_lines(rows: DataFrame) -> DataFrame:
     """Return rows as text, in the only column."""
-    return rows.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"}))
+    return rows.select(F.to_json(F.struct("*"), SPARK_OPTIONS))
 
 
 def write_lines(lines: DataFrame, file: BinaryIO) -> int:
@@ -55,7 +63,8 @@ def _sender(port: int, secret: bytes) -> Callable[[Iterator[pa.RecordBatch]], It
         with socket.create_connection((HOST, port)) as connection:
             connection.sendall(secret)
             for batch in batches:
-                connection.sendall("".join(f"{line}\n" for line in batch.column(0).to_pylist()).encode())
+                text = "".join(f"{line}\n" for line in batch.column(0).to_pylist())
+                connection.sendall(shown_json(text).encode())
                 yield pa.record_batch([pa.array([len(batch)])], ["n"])
 
     return send
@@ -71,7 +80,8 @@ class _Copier:
         self._cancel = cancel
         self._is_over = threading.Event()
         self._server = socket.create_server((HOST, 0), backlog=MAX_WAITING)
-        self._server.settimeout(POLL_SECONDS)
+        self._server.settimeout(0)
+        self._unknown: dict[socket.socket, bytes] = {}
         self.port = int(self._server.getsockname()[1])
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -85,23 +95,64 @@ class _Copier:
         self._server.close()
 
     def _run(self) -> None:
-        # A task that has ended may have sent more than was read, so the last look comes after the end.
-        is_last = False
-        while self.error is None and not is_last:
-            is_last = self._is_over.is_set()
-            try:
-                connection, _ = self._server.accept()
-            except TimeoutError:
-                continue
-            is_last = False
-            with connection:
-                if self._is_task(connection):
-                    self._copy(connection)
+        deadline = math.inf
+        while self.error is None and time.monotonic() < deadline:
+            # What tasks have sent is there when they have ended: then looks need not wait, and one without news is
+            # the last.
+            is_over = self._is_over.is_set()
+            ready = self._ready(0 if is_over else POLL_SECONDS)
+            if is_over and not ready:
+                break
+            has_copied = any([self._served(connection) for connection in ready])
+            if not is_over or has_copied:
+                deadline = math.inf
+            elif deadline == math.inf:
+                deadline = time.monotonic() + END_SECONDS
+        for connection in self._unknown:
+            connection.close()
 
-    def _is_task(self, connection: socket.socket) -> bool:
-        """Whether it is a task that has connected, and no other program on this machine."""
-        connection.settimeout(SECRET_SECONDS)
-        return secrets.compare_digest(_received(connection, SECRET_BYTES, socket.MSG_WAITALL), self.secret)
+    def _ready(self, seconds: float) -> list[socket.socket]:
+        """Return what has news, after some time at most; new connections come last."""
+        with selectors.DefaultSelector() as selector:
+            for connection in (self._server, *self._unknown):
+                selector.register(connection, selectors.EVENT_READ)
+            ready: list[Any] = [key.fileobj for key, _ in selector.select(seconds)]
+        return sorted(ready, key=lambda connection: connection is self._server)
+
+    def _served(self, connection: socket.socket) -> bool:
+        """Take what a connection has for us, and return whether it was a task's.
+
+        Other programs on this machine may connect, too, and say nothing: nobody waits for them.
+        """
+        if connection is self._server:
+            self._accept()
+        elif self.error is None and self._has_said_secret(connection):
+            with connection:
+                self._copy(connection)
+            return True
+        return False
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            connection, _ = self._server.accept()
+            connection.settimeout(0)
+            self._unknown[connection] = b""
+        if len(self._unknown) > MAX_UNKNOWN:
+            oldest = next(iter(self._unknown))
+            del self._unknown[oldest]
+            oldest.close()
+
+    def _has_said_secret(self, connection: socket.socket) -> bool:
+        """Whether it has said all of it; one that says something else is closed."""
+        said = self._unknown.pop(connection)
+        more = _received(connection, SECRET_BYTES - len(said))
+        if more and len(said + more) < SECRET_BYTES:
+            self._unknown[connection] = said + more
+            return False
+        if secrets.compare_digest(said + more, self.secret):
+            return True
+        connection.close()
+        return False
 
     def _copy(self, connection: socket.socket) -> None:
         connection.settimeout(None)
@@ -115,9 +166,9 @@ class _Copier:
                 return
 
 
-def _received(connection: socket.socket, n_bytes: int, flags: int = 0) -> bytes:
+def _received(connection: socket.socket, n_bytes: int) -> bytes:
     """Return what comes next, nothing at the end; a task that breaks off is told of by Spark."""
     try:
-        return connection.recv(n_bytes, flags)
+        return connection.recv(n_bytes)
     except OSError:
         return b""

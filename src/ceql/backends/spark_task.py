@@ -14,6 +14,7 @@ from ceql.backends.spark_times import in_utc
 from ceql.engine.notes import warn
 from ceql.engine.session import Session
 from ceql.errors import CeqlError, DataError
+from ceql.visible import visible
 
 MIN_SKEWED_ROWS = 1_000_000
 """Rows below which nobody waits for a task because of one large key."""
@@ -136,7 +137,7 @@ class _Skew:
             return
         key, n_seen = self._seen.most_common(1)[0]
         if n_seen >= SKEWED_SHARE * self._seen.total():
-            shown = ", ".join(f"{name} = {value}" for name, value in zip(self._keys, key, strict=True))
+            shown = ", ".join(visible(f"{name} = {value}") for name, value in zip(self._keys, key, strict=True))
             warnings.warn(
                 f"one partition key holds nearly all of the {self._n_rows:,} rows of a task: {shown}; "
                 "one task does its work alone",

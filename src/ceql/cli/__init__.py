@@ -10,34 +10,38 @@ import pyarrow as pa
 import typer
 
 import ceql
-from ceql.backends.files import FileError, json_line, read_events
+from ceql.backends.files import FileError, read_events
+from ceql.backends.json_lines import json_line
 from ceql.cli.arguments import OrderBy, QueryFile, TimeColumn, TypeColumn, columns_in, read_query
 from ceql.cli.bench import bench
 from ceql.cli.datasets import datasets
 from ceql.cli.demo import demo
 from ceql.cli.exits import EXIT_CODES, EXIT_CODES_OF_STREAMS, WRONG_DATA, WRONG_QUERY, fail, in_words_of_options
 from ceql.cli.generate import generate
+from ceql.cli.help_text import Command, Group
 from ceql.cli.run import run
 from ceql.cli.show import show
 from ceql.cli.stream import stream
+from ceql.cli.terminal import say, tell
 from ceql.engine.batch import check_type_column, missing_column
 from ceql.errors import CeqlError, DataError, QueryError
 
 __all__ = ["app"]
 
 app = typer.Typer(
+    cls=Group,
     name="ceql",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(epilog=EXIT_CODES)(run)
-app.command(epilog=EXIT_CODES_OF_STREAMS)(stream)
-app.command()(show)
-app.command(epilog=EXIT_CODES)(demo)
+app.command(cls=Command, epilog=EXIT_CODES)(run)
+app.command(cls=Command, epilog=EXIT_CODES_OF_STREAMS)(stream)
+app.command(cls=Command)(show)
+app.command(cls=Command, epilog=EXIT_CODES)(demo)
 app.add_typer(bench)
 app.add_typer(datasets)
-app.command(epilog=EXIT_CODES)(generate)
+app.command(cls=Command, epilog=EXIT_CODES)(generate)
 
 SchemaFile = Annotated[
     Path | None,
@@ -64,7 +68,7 @@ class Format(StrEnum):
 
 def _print_version(is_asked: bool) -> None:  # noqa: FBT001
     if is_asked:
-        typer.echo(f"ceql {ceql.__version__}")
+        say(f"ceql {ceql.__version__}")
         raise typer.Exit
 
 
@@ -85,7 +89,7 @@ def main(
     """  # noqa: D301 - the backspace keeps lines as they are
 
 
-@app.command()
+@app.command(cls=Command)
 def check(
     file: QueryFile,
     schema: SchemaFile = None,
@@ -109,7 +113,7 @@ def check(
         _check_as_json(file, schema, type_column, time_column, order_by)
         return
     query = _compiled(file, schema, type_column, time_column, order_by)
-    typer.echo(f"{file}: ok")
+    say(f"{file}: ok")
     _note_unknown_types(query)
 
 
@@ -119,19 +123,19 @@ def _check_as_json(file: Path, schema: Path | None, type_column: str, time_colum
         query = ceql.compile(read_query(file), columns, time_column=time_column, order_by=columns_in(order_by))
     except QueryError as error:
         place = {"line": error.line, "column": error.column}
-        typer.echo(json_line({"ok": False, "message": error.message, **place, "hint": error.hint}))
+        say(json_line({"ok": False, "message": error.message, **place, "hint": error.hint}))
         raise typer.Exit(WRONG_QUERY) from None
     shown = {field.name: str(field.type) for field in query.result_schema}
-    typer.echo(json_line({"ok": True, "columns": shown}))
+    say(json_line({"ok": True, "columns": shown}))
 
 
 def _note_unknown_types(query: ceql.Query) -> None:
     if query.schema.is_unknown and not query.tree.declarations:
         note = "names and types of attributes are not known: give --schema, or declare them with CREATE STREAM"
-        typer.echo(f"note: {note}", err=True)
+        tell(f"note: {note}")
 
 
-@app.command()
+@app.command(cls=Command)
 def explain(  # noqa: PLR0917
     file: QueryFile,
     schema: SchemaFile = None,
@@ -155,7 +159,7 @@ def explain(  # noqa: PLR0917
         raise typer.BadParameter("only the automaton is drawn: use --stage automaton", param_hint="--format")
     query = _compiled(file, schema, type_column, time_column, order_by)
     try:
-        typer.echo(query.explain(stage.value, format=format.value))
+        say(query.explain(stage.value, format=format.value))
     except CeqlError as error:
         fail(f"{file}: {error}")
     _note_unknown_types(query)

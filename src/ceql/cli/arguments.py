@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ceql.cli.exits import WRONG_DATA, fail, reason
+from ceql.cli.exits import WRONG_DATA, WRONG_USE, fail, reason
 
 QueryFile = Annotated[Path, typer.Argument(help="File with the query; - reads standard input.", metavar="FILE")]
 TypeColumn = Annotated[
@@ -35,6 +36,8 @@ Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Show the plan, what Spark logs, and its errors in full.")
 ]
 
+_PIPE = "name it - and give it on standard input: echo 'SELECT ...' | ceql ... -"
+
 
 def read_query(file: Path) -> str:
     """Return the text of a query file, or end the command saying why it cannot be read."""
@@ -42,6 +45,8 @@ def read_query(file: Path) -> str:
         data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
         return data.decode("utf-8-sig")
     except OSError as error:
+        if re.match(r"\s*(SELECT|CREATE|--)\s", str(file), re.IGNORECASE):
+            fail(f"a file is expected, not a query\nhint: put it into a file, or {_PIPE}", WRONG_USE)
         fail(f"cannot read {file}: {reason(error)}", WRONG_DATA)
     except UnicodeDecodeError as error:
         fail(f"{file}: not UTF-8 at byte {error.start}", WRONG_DATA)

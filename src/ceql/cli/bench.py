@@ -14,17 +14,21 @@ import typer
 
 from ceql.bench.queries import Dataset
 from ceql.cli.exits import CANCELLED, WRONG_DATA, fail, reason
+from ceql.cli.help_text import Command, Group
+from ceql.cli.terminal import tell
 from ceql.errors import CeqlError
 
 if TYPE_CHECKING:
     from ceql.bench.experiments import Bench, Case, Row, Scale
 
-bench = typer.Typer(name="bench", help="Measure the paper's experiments on this machine.", no_args_is_help=True)
+bench = typer.Typer(
+    cls=Group, name="bench", help="Measure the paper's experiments on this machine.", no_args_is_help=True
+)
 
 EXPERIMENTS = "sequences, no-output, windows, operators, strategies, memory or spark"
 
 
-@bench.command()
+@bench.command(cls=Command)
 def paper(  # noqa: PLR0917
     quick: Annotated[  # noqa: FBT002
         bool, typer.Option("--quick", help="A few thousand events, one run each, and no Spark unless asked for.")
@@ -79,7 +83,7 @@ def paper(  # noqa: PLR0917
         path = report.save(rows, code, report.conditions(_told(scale, data)), out)
     except (CeqlError, OSError) as error:
         fail(str(error), WRONG_DATA)
-    typer.echo(f"{len(rows)} measurements in {path}", err=True)
+    tell(f"{len(rows)} measurements in {path}")
     _write_report(path, out / f"{path.stem}.md", out)
     if len(rows) < len(cases):
         fail(f"cancelled after {len(rows)} of {len(cases)} measurements", CANCELLED)
@@ -88,7 +92,7 @@ def paper(  # noqa: PLR0917
         fail(f"{len(wrong)} counts differ from the engine's: see status 'wrong' in {path}", WRONG_DATA)
 
 
-@bench.command(name="report")
+@bench.command(cls=Command, name="report")
 def show(
     results: Annotated[Path, typer.Argument(help="A CSV file that bench paper wrote, or a folder: its newest one.")],
     into: Annotated[
@@ -118,7 +122,7 @@ def show(
         fail(str(error), WRONG_DATA)
     except OSError as error:
         fail(f"cannot read or write {error.filename}: {reason(error)}", WRONG_DATA)
-    typer.echo(f"{run.name} is in {into}", err=True)
+    tell(f"{run.name} is in {into}")
 
 
 def _scale(*, quick: bool, events: int | None, time_limit: float | None, without: list[str]) -> Scale:
@@ -194,7 +198,7 @@ def _write_report(results: Path, path: Path, figures: Path) -> None:
     run = report.load(results)
     path.write_text(f"# The paper's experiments\n\n{report.markdown(run, '.')}", encoding="utf-8")
     _draw(run, figures)
-    typer.echo(f"report in {path}", err=True)
+    tell(f"report in {path}")
 
 
 def _draw(run: Any, folder: Path) -> None:
@@ -204,4 +208,4 @@ def _draw(run: Any, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
         figures.draw(run, folder)
     except ModuleNotFoundError:
-        typer.echo("no figures: matplotlib is not installed (pip install 'ceql[bench]')", err=True)
+        tell("no figures: matplotlib is not installed (pip install 'ceql[bench]')")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,9 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ceql.backends.files import FileError
+from ceql.backends.json_lines import json_line
+from ceql.backends.spark_paths import check_there
 from ceql.cli.arguments import Master, SparkSettings, Verbose, check_master
-from ceql.cli.exits import CANCELLED, EXIT_CODES, NO_SPARK, WRONG_DATA, fail, spark_troubles_told
+from ceql.cli.exits import EXIT_CODES, NO_SPARK, WRONG_DATA, cancellation_told, fail, spark_troubles_told
+from ceql.cli.help_text import Command, Group
 from ceql.cli.request import spark_settings
+from ceql.cli.terminal import say, tell
 from ceql.errors import CeqlError
 
 if TYPE_CHECKING:
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from ceql.datasets.prepare.event_stream import Counts, EventStream
     from ceql.datasets.prepare.zones import Zones
 
-datasets = typer.Typer(name="datasets", help="Prepare the data sets of the paper.", no_args_is_help=True)
+datasets = typer.Typer(cls=Group, name="datasets", help="Prepare the data sets of the paper.", no_args_is_help=True)
 
 
 class Published(StrEnum):
@@ -61,7 +64,8 @@ def main() -> None:
     """Prepare the data sets of the paper."""
 
 
-@datasets.command(epilog=EXIT_CODES)
+@datasets.command(cls=Command, epilog=EXIT_CODES)
+@cancellation_told()
 def prepare(  # noqa: PLR0917
     dataset: Annotated[Published, typer.Argument(help="Which data set the raw files are.")],
     raw: Annotated[
@@ -106,11 +110,9 @@ def prepare(  # noqa: PLR0917
         fail(str(error), WRONG_DATA)
     except CeqlError as error:
         fail(f"{raw}: {error}", WRONG_DATA)
-    except KeyboardInterrupt:
-        fail("cancelled", CANCELLED)
-    typer.echo(_told(summary), err=True)
+    tell(_told(summary))
     if as_json:
-        typer.echo(json.dumps(summary))
+        say(json_line(summary))
     if summary["n_rejected"] and summary["n_rejected"] == summary["n_rows"]:
         fail(f"every row is wrong: is {raw} the published form of {dataset.value}?", WRONG_DATA)
 
@@ -129,6 +131,7 @@ def _prepared(settings: _Settings) -> dict[str, Any]:
     from ceql.cli.spark_jobs import run_job
     from ceql.datasets.prepare.event_stream import rejected_path
 
+    check_there([settings.raw], "csv", master=settings.master, conf=settings.conf)
     zones = _zones(settings)
     counts = run_job(
         lambda spark: _written(settings, spark, zones),

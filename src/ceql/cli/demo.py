@@ -15,10 +15,11 @@ import typer
 
 import ceql
 from ceql.backends.files import write_rows
-from ceql.cli.exits import WRONG_DATA, fail, reason
+from ceql.cli.exits import WRONG_DATA, cancellation_told, fail, reason
 from ceql.cli.preview import show_rows
 from ceql.cli.request import Request
 from ceql.cli.run import on_spark
+from ceql.cli.terminal import say
 from ceql.datasets import stocks
 from ceql.errors import CeqlError
 from ceql.explain import cost_contract
@@ -30,6 +31,7 @@ WIDTH = 64
 TIME = "stock_time"
 
 
+@cancellation_told()
 def demo(
     folder: Annotated[Path, typer.Option(help="Where the files of the demo go.")] = Path("ceql-demo"),
     events: Annotated[int, typer.Option(min=1, help="How many trades.")] = 1_000_000,
@@ -122,4 +124,4 @@ def _program() -> str:
 
 
 def _say(*lines: str) -> None:
-    typer.echo("\n".join(["", *lines]))
+    say("\n".join(["", *lines]))

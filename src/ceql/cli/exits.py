@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import NoReturn
 
 import typer
 
 from ceql.backends.java import JavaError
+from ceql.cli.terminal import tell
 from ceql.errors import CeqlError, DataError, JobError
 
 WRONG_QUERY = 1
@@ -21,12 +25,14 @@ FAILED_JOB = 4
 NO_SPARK = 5
 CANCELLED = 130
 TERMINATED = 143
+HUNG_UP = 129
 
 EXIT_CODES = (
     "Exit codes: 0 all is well, 1 the query is wrong, 2 the command is used wrongly, 3 the data are wrong or a file "
-    "cannot be read or written, 4 Spark could not finish the job, 5 there is no Spark or no Java, 130 cancelled."
+    "cannot be read or written, 4 Spark could not finish the job, 5 there is no Spark or no Java, 130 cancelled by "
+    "Ctrl-C, 143 by SIGTERM, 129 because its terminal was closed."
 )
-EXIT_CODES_OF_STREAMS = EXIT_CODES.replace("cancelled", "stopped by Ctrl-C, 143 stopped by SIGTERM")
+EXIT_CODES_OF_STREAMS = EXIT_CODES.replace("cancelled", "stopped")
 
 _OPTIONS = {
     r"type_column=None": "--type-column ''",
@@ -42,8 +48,51 @@ _OPTIONS = {
 
 def fail(message: str, code: int = WRONG_QUERY) -> NoReturn:
     """Print a message on standard error and end the command."""
-    typer.echo(message, err=True)
+    tell(message)
     raise typer.Exit(code)
+
+
+class _Ended(KeyboardInterrupt):
+    """A signal asks the command to end: an interrupt by somebody else than Ctrl-C."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.exit_code = TERMINATED if number == signal.SIGTERM else HUNG_UP
+
+
+@contextmanager
+def cancellation_told() -> Iterator[None]:
+    """End the command when it is interrupted; what it has begun is undone before.
+
+    SIGTERM and SIGHUP, the end of its terminal, would by themselves leave unfinished files behind.
+    """
+    try:
+        with _ended_by_signals():
+            yield
+    except KeyboardInterrupt as interrupt:
+        # The terminal may be gone.
+        with suppress(OSError):
+            tell("cancelled")
+        raise typer.Exit(interrupt.exit_code if isinstance(interrupt, _Ended) else CANCELLED) from None
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    def end(number: int, _: FrameType | None) -> NoReturn:
+        raise _Ended(number)
+
+    names = ("SIGTERM", "SIGHUP")
+    known = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    # Who ignores a signal, as `nohup` does, means it; and only the main thread may handle any.
+    is_main = threading.current_thread() is threading.main_thread()
+    handled = [number for number in known if is_main and signal.getsignal(number) is signal.SIG_DFL]
+    for number in handled:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in handled:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @contextmanager

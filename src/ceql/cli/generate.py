@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ceql.backends.files import FileError, write_rows
 from ceql.cli.arguments import Master, SparkSettings, check_master
-from ceql.cli.exits import CANCELLED, WRONG_DATA, fail, reason, spark_troubles_told
+from ceql.cli.exits import WRONG_DATA, cancellation_told, fail, reason, spark_troubles_told
 from ceql.cli.request import spark_settings
+from ceql.cli.terminal import bar, tell
 from ceql.datasets import generate as streams
 from ceql.errors import CeqlError
 
@@ -36,6 +35,7 @@ class Engine(StrEnum):
     spark = "spark"
 
 
+@cancellation_told()
 def generate(
     dataset: Annotated[Dataset, typer.Argument(help="What the events are like.")],
     out: Annotated[
@@ -82,9 +82,7 @@ def generate(
         fail(str(error), WRONG_DATA)
     except (CeqlError, OSError) as error:
         fail(f"cannot write {out}: {reason(error)}", WRONG_DATA)
-    except KeyboardInterrupt:
-        fail("cancelled", CANCELLED)
-    typer.echo(f"{events:,} {dataset.value} events in {out}, {time.perf_counter() - began:.2f} s", err=True)
+    tell(f"{events:,} {dataset.value} events in {out}, {time.perf_counter() - began:.2f} s")
 
 
 def _write_locally(out: Path, dataset: Dataset, n_events: int, seed: int) -> None:
@@ -105,9 +103,7 @@ def _write_on_spark(
 
 @contextmanager
 def _progress(n_events: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar on a terminal while events are written, and nothing anywhere else."""
-    columns = (TextColumn("{task.completed:,} events"), BarColumn(), TimeElapsedColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    """Show how many events were written."""
+    with bar("{task.completed:,} events") as progress:
         task = progress.add_task("events", total=n_events)
         yield lambda n: progress.advance(task, n)

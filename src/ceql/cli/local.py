@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import ceql
 from ceql.backends.files import FORMATS, EventFile, FileError, check_suffix, read_all_events, write_rows
@@ -19,6 +17,7 @@ from ceql.cli.exits import reason
 from ceql.cli.preview import N_SHOWN, print_rows, show_rows
 from ceql.cli.request import Request, note_dropped, warnings_told
 from ceql.cli.summary import Summary
+from ceql.cli.terminal import bar, tell
 
 MANY = 10_000_000
 """Rows of a result after which the user is told that it may be more than was expected."""
@@ -34,7 +33,7 @@ def run_locally(request: Request) -> Summary:
         stream: read_all_events(paths, request.column_types(stream), format=request.format, options=request.options)
         for stream, paths in request.streams.items()
     }
-    with warnings_told(), _progress(files) as show:
+    with warnings_told(), _progress(files, prints_results=request.prints_matches) as show:
         readers = {stream: file.reader(show) for stream, file in files.items()}
         matches = ceql.match(
             request.text,
@@ -66,8 +65,8 @@ def _found(request: Request, matches: ceql.Matches) -> int | list[dict[str, Any]
     """Return how many matches were written, or those to be shown."""
     if request.output is not None:
         return _write(matches, Path(request.output))
-    if request.as_json:
-        return sum(print_rows(batch.to_pylist()) for batch in matches.batches())
+    if request.prints_matches:
+        return sum(print_rows(batch) for batch in matches.batches())
     return _first(matches)
 
 
@@ -108,7 +107,7 @@ def _write(matches: ceql.Matches, output: Path) -> int:
             for batch in matches.batches():
                 writer.write_batch(batch)
                 if n_rows < MANY <= n_rows + len(batch):
-                    typer.echo(f"note: more than {MANY:,} rows so far; LIMIT n or CONSUME BY ANY give fewer", err=True)
+                    tell(f"note: more than {MANY:,} rows so far; LIMIT n or CONSUME BY ANY give fewer")
                 n_rows += len(batch)
     except OSError as error:
         raise FileError(f"cannot write {output}: {reason(error)}") from error
@@ -126,12 +125,10 @@ def _first(matches: ceql.Matches) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def _progress(files: Mapping[str, EventFile]) -> Iterator[Callable[[int], None]]:
-    """Show a bar on a terminal while events are read, and nothing anywhere else."""
-    columns = (TextColumn("{task.completed:,} events"), BarColumn(), TimeElapsedColumn())
-    console = Console(stderr=True)
+def _progress(files: Mapping[str, EventFile], *, prints_results: bool) -> Iterator[Callable[[int], None]]:
+    """Show how many events were read."""
     n_rows = [file.n_rows for file in files.values()]
     total = None if None in n_rows else sum(n for n in n_rows if n is not None)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with bar("{task.completed:,} events", prints_results=prints_results) as progress:
         task = progress.add_task("events", total=total)
         yield lambda n: progress.advance(task, n)

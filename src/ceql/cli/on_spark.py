@@ -10,20 +10,22 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
-import typer
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own documentation writes it
 
 import ceql.spark
 from ceql.backends.files import format_of
+from ceql.backends.json_lines import shown_json
 from ceql.backends.spark_files import check_output, output_format, read_frame, without_leftovers, write_frame
 from ceql.backends.spark_lines import json_lines, write_lines
+from ceql.backends.spark_paths import check_there
 from ceql.backends.spark_predicates import quoted
 from ceql.cli.exits import until_nobody_reads
 from ceql.cli.preview import N_SHOWN, show_rows
 from ceql.cli.request import Request, attributes_wanted, note_dropped, note_unseen_types
 from ceql.cli.spark_jobs import is_on_this_machine, run_job, runs_in_this_process
 from ceql.cli.summary import Summary
+from ceql.cli.terminal import tell
 from ceql.errors import CeqlError
 from ceql.syntax.plan import Plan
 
@@ -37,12 +39,18 @@ MAX_TYPES = 1000
 def run_on_spark(request: Request) -> Summary:
     """Run a query, and write or show its matches."""
     began = time.perf_counter()
+    for paths in request.streams.values():
+        check_there(paths, request.format, master=request.master, conf=request.conf)
     if request.output is not None:
         # Refuses what Spark has no format for, before it starts.
         output_format(request.output, request.output_format)
     with nullcontext() if request.output is None else without_leftovers(request.output):
         names, found, dropped = run_job(
-            lambda spark: _run(request, spark), master=request.master, conf=request.conf, is_verbose=request.is_verbose
+            lambda spark: _run(request, spark),
+            master=request.master,
+            conf=request.conf,
+            is_verbose=request.is_verbose,
+            prints_results=request.prints_matches,
         )
     if not isinstance(found, int):
         show_rows(names, found)
@@ -71,13 +79,13 @@ def _run(request: Request, spark: SparkSession) -> tuple[Sequence[str], int | li
         "plan": request.plan,
     }
     if request.is_verbose:
-        typer.echo(ceql.spark.explain(request.text, events, **options), err=True)
+        tell(ceql.spark.explain(request.text, events, **options))
     counter = _DropCounter(request, events)
     rows = ceql.spark.match(request.text, counter.events, shape=request.shape, **options)
     found: int | list[dict[str, Any]]
     if request.output is not None:
         found = _written(request, rows, request.output)
-    elif request.as_json:
+    elif request.prints_matches:
         found = _print_all(rows)
     else:
         # One more than is shown tells whether there are more.
@@ -164,7 +172,7 @@ def _print_all(rows: DataFrame) -> int:
         if runs_in_this_process(rows.sparkSession):
             return write_lines(lines, sys.stdout.buffer)
         for (line,) in lines.toLocalIterator():
-            sys.stdout.write(f"{line}\n")
+            sys.stdout.write(f"{shown_json(line)}\n")
             n_rows += 1
     return n_rows
 

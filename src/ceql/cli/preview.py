@@ -6,13 +6,15 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ceql.backends.files import json_line
+from ceql.backends.json_lines import json_rows
 from ceql.engine.matches import Shape
+from ceql.visible import visible
 
 N_SHOWN = 20
 """Rows in the table."""
@@ -29,15 +31,15 @@ def show_rows(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
         console = Console(file=sys.stdout, width=WIDTH_OF_FILES)
     table = Table(box=SIMPLE_HEAD, pad_edge=False, expand=False)
     for name in names:
-        table.add_column(Text(name), overflow="fold")
+        table.add_column(Text(visible(name)), overflow="fold")
     for row in rows[:N_SHOWN]:
         table.add_row(*(Text(cell(row[name])) for name in names))
     console.print(table)
 
 
-def print_rows(rows: Sequence[dict[str, Any]]) -> int:
+def print_rows(rows: pa.RecordBatch) -> int:
     """Print rows as lines of JSON on standard output; return how many."""
-    sys.stdout.writelines(f"{json_line(row)}\n" for row in rows)
+    sys.stdout.writelines(f"{row}\n" for row in json_rows(rows))
     return len(rows)
 
 
@@ -50,12 +52,12 @@ def cell(value: Any) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, dict):
-        return " ".join(f"{name}={cell(part)}" for name, part in value.items())
+        return " ".join(f"{visible(name)}={cell(part)}" for name, part in value.items())
     if isinstance(value, list):
         n_more = len(value) - N_SHOWN_EVENTS
         lines = [cell(one) for one in value[:N_SHOWN_EVENTS]] + ([f"and {n_more:,} more"] if n_more > 0 else [])
         return "\n".join(lines)
-    return str(value)
+    return visible(str(value))
 
 
 def counted(n_rows: int, shape: Shape) -> str:

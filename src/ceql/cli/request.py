@@ -12,6 +12,7 @@ import pyarrow as pa
 import typer
 
 from ceql.automaton.properties import event_types
+from ceql.cli.terminal import tell
 from ceql.engine.matches import Shape
 from ceql.engine.notes import unseen_types
 from ceql.errors import CeqlWarning
@@ -22,6 +23,7 @@ from ceql.syntax.declare import declared_schema
 from ceql.syntax.mistakes import Mistake
 from ceql.syntax.parser import parse
 from ceql.syntax.plan import AttributeWindow, Plan
+from ceql.visible import visible
 
 Mode = Literal["error", "overwrite", "append"]
 PlanName = Literal["auto", "keys", "shards", "single"]
@@ -52,7 +54,12 @@ class Request:
     @property
     def written_to(self) -> str | None:
         """Where all matches go, None if only the first ones are shown."""
-        return "standard output" if self.output is None and self.as_json else self.output
+        return "standard output" if self.prints_matches else self.output
+
+    @property
+    def prints_matches(self) -> bool:
+        """Whether matches are printed while they are found."""
+        return self.output is None and self.as_json
 
     def declared_columns(self, stream: str) -> dict[str, pa.DataType]:
         """Return the columns of a stream that CREATE STREAM declares."""
@@ -84,14 +91,14 @@ def note_many_matches(text: str) -> None:
     query = compile(text).plan
     reason = exponential_output(query)
     if reason is not None and query.limit is None:
-        typer.echo(f"warning: {reason}; {FEWER_MATCHES}", err=True)
+        tell(f"warning: {reason}; {FEWER_MATCHES}")
 
 
 def note_unseen_types(text: str, seen: Iterable[str | None]) -> None:
     """Tell of event types in a query that found nothing, of which there is no event."""
     note = unseen_types(event_types(compile(text).automaton), {one for one in seen if one is not None})
     if note is not None:
-        typer.echo(f"note: {note}", err=True)
+        tell(f"note: {note}")
 
 
 @contextmanager
@@ -102,7 +109,7 @@ def warnings_told() -> Iterator[None]:
         yield
     for one in caught:
         if issubclass(one.category, CeqlWarning):
-            typer.echo(f"note: {one.message}", err=True)
+            tell(f"note: {one.message}")
         else:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
 
@@ -118,7 +125,7 @@ def note_dropped(query: Plan, n_dropped: int) -> None:
     if n_dropped:
         clauses = [f"'{name}' ({clause})" for name, clause in attributes_wanted(query).items()]
         events = f"{n_dropped:,} events were" if n_dropped > 1 else "1 event was"
-        typer.echo(f"warning: {events} left out: NULL in {' or '.join(clauses)}", err=True)
+        tell(f"warning: {events} left out: NULL in {' or '.join(clauses)}")
 
 
 def paths_by_stream(text: str, inputs: Sequence[str]) -> dict[str, list[str]]:
@@ -138,7 +145,8 @@ def paths_by_stream(text: str, inputs: Sequence[str]) -> dict[str, list[str]]:
             next(iter(streams.values())).append(one)
         else:
             raise typer.BadParameter(
-                f"'{one}' does not say which stream it is: write one of {_choices(streams)}", param_hint="--input"
+                f"'{visible(one)}' does not say which stream it is: write one of {_choices(streams)}",
+                param_hint="--input",
             )
     for name, paths in streams.items():
         if not paths:

@@ -22,10 +22,18 @@ from ceql.cli.arguments import (
     columns_in,
     read_query,
 )
-from ceql.cli.exits import CANCELLED, WRONG_DATA, fail, in_words_of_options, spark_troubles_told, until_nobody_reads
+from ceql.cli.exits import (
+    WRONG_DATA,
+    cancellation_told,
+    fail,
+    in_words_of_options,
+    spark_troubles_told,
+    until_nobody_reads,
+)
 from ceql.cli.local import run_locally
 from ceql.cli.request import Request, note_many_matches, pairs, paths_by_stream, spark_settings
 from ceql.cli.summary import Summary
+from ceql.cli.terminal import say, tell
 from ceql.errors import CeqlError, QueryError
 
 
@@ -61,6 +69,7 @@ class Mode(StrEnum):
     append = "append"
 
 
+@cancellation_told()
 def run(  # noqa: PLR0917
     file: QueryFile,
     input: Annotated[
@@ -161,13 +170,11 @@ def run(  # noqa: PLR0917
         fail(in_words_of_options(error), WRONG_DATA)
     except CeqlError as error:
         fail(f"{', '.join(input)}: {in_words_of_options(error)}", WRONG_DATA)
-    except KeyboardInterrupt:
-        fail("cancelled", CANCELLED)
     with until_nobody_reads():
         if json and output is not None:
-            typer.echo(summary.as_json())
+            say(summary.as_json())
         else:
-            typer.echo(summary.text(), err=True)
+            tell(summary.text())
 
 
 def on_spark(request: Request) -> Summary:

@@ -17,6 +17,7 @@ import typer
 from ceql.backends.files import FileError, format_of, read_all_events
 from ceql.cli.arguments import read_query
 from ceql.cli.exits import WRONG_DATA, fail, in_words_of_options, reason
+from ceql.cli.terminal import tell
 from ceql.errors import DataError
 from ceql.pictures.shown_matches import ShownMatches, read_matches
 from ceql.pictures.timeline_html import counted, timeline_of
@@ -66,9 +67,9 @@ def show(
         fail(f"cannot read {file}: {error}", WRONG_DATA)
     except OSError as error:
         fail(f"cannot write {page}: {reason(error)}", WRONG_DATA)
-    typer.echo(f"{counted(shown)}: see {page}", err=True)
+    tell(f"{counted(shown)}: see {page}")
     if open and not webbrowser.open(page.absolute().as_uri()):
-        typer.echo("there is no browser that could be opened", err=True)
+        tell("there is no browser that could be opened")
 
 
 def _read(path: str) -> ShownMatches:

@@ -12,11 +12,10 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import ceql.spark
 from ceql.backends.spark_failures import SPARK_ERRORS, explained
+from ceql.cli.terminal import bar
 
 POLL_SECONDS = 0.2
 SECONDS_TO_CANCEL = 5
@@ -25,12 +24,17 @@ Result = TypeVar("Result")
 
 
 def run_job(
-    call: Callable[[SparkSession], Result], *, master: str | None, conf: Mapping[str, str], is_verbose: bool = False
+    call: Callable[[SparkSession], Result],
+    *,
+    master: str | None,
+    conf: Mapping[str, str],
+    is_verbose: bool = False,
+    prints_results: bool = False,
 ) -> Result:
-    """Return the result of a call that runs jobs in a session."""
+    """Return the result of a call that runs jobs in a session, and prints results itself if it says so."""
     # Only the thread that made a session finds it.
     is_new = SparkSession.getActiveSession() is None
-    with _SparkProgress() as progress:
+    with _SparkProgress(prints_results=prints_results) as progress:
 
         def started() -> SparkSession:
             spark = session_for(master, conf, is_new=is_new, is_verbose=is_verbose)
@@ -115,10 +119,8 @@ def _interruptible(
 class _SparkProgress(AbstractContextManager["_SparkProgress"]):
     """A bar of finished tasks on a terminal, and nothing anywhere else or through Spark Connect."""
 
-    def __init__(self) -> None:
-        console = Console(stderr=True)
-        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    def __init__(self, *, prints_results: bool) -> None:
+        self._progress = bar("{task.description}", prints_results=prints_results)
         self._task = self._progress.add_task("starting Spark", total=None)
         self._is_over = threading.Event()
         self._thread: threading.Thread | None = None

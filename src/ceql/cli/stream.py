@@ -24,7 +24,7 @@ from ceql.cli.arguments import (
     columns_in,
     read_query,
 )
-from ceql.cli.exits import CANCELLED, WRONG_DATA, fail, in_words_of_options, spark_troubles_told
+from ceql.cli.exits import WRONG_DATA, cancellation_told, fail, in_words_of_options, spark_troubles_told
 from ceql.cli.request import Request, note_many_matches, pairs, paths_by_stream, spark_settings
 from ceql.errors import CeqlError, QueryError, SnapshotError
 
@@ -61,6 +61,7 @@ class StreamRequest(Request):
     trigger: str | None
 
 
+@cancellation_told()
 def stream(  # noqa: PLR0917
     file: QueryFile,
     input: Annotated[
@@ -178,8 +179,6 @@ def stream(  # noqa: PLR0917
         fail(f"{checkpoint}: {error}", WRONG_DATA)
     except CeqlError as error:
         fail(f"{', '.join(input)}: {in_words_of_options(error)}", WRONG_DATA)
-    except KeyboardInterrupt:
-        fail("cancelled", CANCELLED)
     raise typer.Exit(code)
 
 

@@ -14,10 +14,8 @@ from typing import Any
 import typer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
-from pyspark.sql.types import StructType
-from rich.console import Console
+from pyspark.sql.types import NullType, StructType
 from rich.filesize import decimal
-from rich.live import Live
 from rich.text import Text
 
 import ceql.spark
@@ -33,10 +31,12 @@ from ceql.backends.spark_files import (
     stream_frame,
     stream_writer,
 )
+from ceql.backends.spark_paths import check_there
 from ceql.cli.exits import CANCELLED, TERMINATED
 from ceql.cli.preview import counted
 from ceql.cli.spark_jobs import is_on_this_machine, session_for
 from ceql.cli.stream import AVAILABLE_NOW, StreamRequest
+from ceql.cli.terminal import live_line, tell
 from ceql.engine.matches import Shape
 
 POLL_SECONDS = 0.3
@@ -52,6 +52,8 @@ def run_stream(request: StreamRequest) -> int:
     """Run a query until its stream ends or a signal stops it, say what came of it, and return the exit code."""
     began = time.perf_counter()
     assert request.output is not None
+    for paths in request.streams.values():
+        check_there(paths, request.format, master=request.master, conf=request.conf, is_growing=True)
     # Refuses what Spark has no format for, before it starts.
     output_format(request.output, request.output_format)
     counts = Counts(request.shape)
@@ -67,7 +69,7 @@ def run_stream(request: StreamRequest) -> int:
                 _follow(query, counts, stop, show)
         except SPARK_ERRORS as error:
             raise explained(error) from error
-    typer.echo(counts.summary(time.perf_counter() - began), err=True)
+    tell(counts.summary(time.perf_counter() - began))
     return stop.exit_code
 
 
@@ -88,7 +90,7 @@ def _prepared(request: StreamRequest, spark: SparkSession) -> DataStreamWriter:
         "order_by": request.order_by,
     }
     if request.is_verbose:
-        typer.echo(ceql.spark.explain(request.text, events, **options), err=True)
+        tell(ceql.spark.explain(request.text, events, **options))
     rows = ceql.spark.match(
         request.text,
         events,
@@ -108,10 +110,7 @@ def _events(request: StreamRequest, spark: SparkSession, stream: str, path: str)
     if request.schema is not None:
         schema = _given_schema(request.schema)
     elif not has_files(spark, path):
-        raise FileError(
-            f"there are no files in {path} yet that would tell its columns",
-            "give --schema 'type STRING, at TIMESTAMP, ...' and --format",
-        )
+        raise _unknown_columns("files", path)
     else:
         schema = read_frame(
             spark,
@@ -121,8 +120,17 @@ def _events(request: StreamRequest, spark: SparkSession, stream: str, path: str)
             declared=request.column_types(stream),
             is_complete=request.declares_all(stream),
         ).schema
+        if any(field.dataType == NullType() for field in schema):
+            raise _unknown_columns("events", path)
     return stream_frame(
         spark, path, schema, format=request.format, options=request.options, max_files=request.max_files
+    )
+
+
+def _unknown_columns(what: str, path: str) -> FileError:
+    return FileError(
+        f"there are no {what} in {path} yet that would tell its columns",
+        "give --schema 'type STRING, at TIMESTAMP, ...' and --format",
     )
 
 
@@ -268,9 +276,9 @@ class Counts:
 @contextmanager
 def _status_line() -> Iterator[Any]:
     """Give what shows a text on a line of its own on a terminal, in place of the one before, and nowhere else."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    line = live_line()
+    if line is None:
         yield lambda _: None
         return
-    with Live(console=console, transient=True) as live:
-        yield lambda text: live.update(Text(text, no_wrap=True, overflow="ellipsis"))
+    with line:
+        yield lambda text: line.update(Text(text, no_wrap=True, overflow="ellipsis"))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 
+from ceql.backends.json_lines import json_line
 from ceql.cli.preview import counted, shown
 from ceql.engine.matches import Shape
 
@@ -55,4 +55,4 @@ class Summary:
         >>> Summary("local", "matches", 3, 2.0, 9, 1, "m").as_json()
         '{"engine": "local", "shape": "matches", "rows": 3, "seconds": 2.0, "events": 9, "dropped": 1, "output": "m"}'
         """
-        return json.dumps({name: value for name, value in asdict(self).items() if name != "is_cut"})
+        return json_line({name: value for name, value in asdict(self).items() if name != "is_cut"})

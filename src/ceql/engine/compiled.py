@@ -53,7 +53,7 @@ def _folders(given: str) -> Iterator[str]:
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         # What is cached will be executed, so nobody else may be able to put it there.
-        found = folder.stat()
+        found = folder.lstat()
         if user is None or (found.st_uid == user and not found.st_mode & 0o022):
             yield str(folder)
     except OSError:

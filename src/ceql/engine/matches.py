@@ -16,6 +16,7 @@ from ceql.engine.chunk import Chunk
 from ceql.engine.history import History, Stretch
 from ceql.errors import CeqlError, DataError
 from ceql.syntax import plan
+from ceql.visible import visible
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -145,7 +146,7 @@ class Matches:
         return f"<details><summary>{count} as a table</summary>{table}</details>"
 
     def __repr__(self) -> str:
-        return f"Matches({', '.join(f'{field.name}: {field.type}' for field in self.schema)})"
+        return visible(f"Matches({', '.join(f'{field.name}: {field.type}' for field in self.schema)})")
 
 
 def result_schema(shape: Shape, query: plan.Plan, events: pa.Schema) -> pa.Schema:

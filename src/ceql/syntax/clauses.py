@@ -99,15 +99,22 @@ def _time_attribute(
     if times:
         message = f"a duration needs one timestamp or date, but there are several: {listing(times)}"
         raise Mistake(message, window.span, f"name it: {window} [{ast.quoted_name(times[0])}]")
+    untyped = [name for name, data_type in attributes.items() if kind_of(data_type) is Kind.UNKNOWN]
+    if untyped:
+        # Without any value, as in a file that has only a header, nothing speaks against a column.
+        return ast.Name(next(filter(_sounds_like_time, untyped), untyped[0]), span=window.span)
+    hint = _hint_without_time(attributes, nanoseconds)
+    raise Mistake("a duration needs a timestamp or date, and the events have none", window.span, hint)
+
+
+def _hint_without_time(attributes: dict[str, pa.DataType], nanoseconds: int | Decimal) -> str:
     integers = [name for name, data_type in attributes.items() if kind_of(data_type) is Kind.INTEGER]
     strings = [name for name, data_type in attributes.items() if kind_of(data_type) is Kind.STRING]
     if (text := next(filter(_sounds_like_time, strings), None)) is not None:
-        hint = f"'{text}' is of type string: turn it into a timestamp when the events are read"
-    elif integers:
-        hint = _as_number(next(filter(_sounds_like_time, integers), integers[0]), nanoseconds)
-    else:
-        hint = "count events instead: WITHIN n EVENTS"
-    raise Mistake("a duration needs a timestamp or date, and the events have none", window.span, hint)
+        return f"'{text}' is of type string: turn it into a timestamp when the events are read"
+    if integers:
+        return _as_number(next(filter(_sounds_like_time, integers), integers[0]), nanoseconds)
+    return "count events instead: WITHIN n EVENTS"
 
 
 def _sounds_like_time(name: str) -> bool:
