@@ -295,6 +295,50 @@ def test_a_changed_query_is_refused_and_one_laid_out_otherwise_goes_on(spark: An
 
 TIMED = "SELECT * FROM S WHERE A AS x ; B AS y WITHIN 6 seconds"
 
+NAMES_OF_FILES = ("checkpoint/sources/*/*", "checkpoint/state/*/_metadata/v2/*", "out/_spark_metadata/*")
+"""Where a checkpoint and the output of files have absolute paths."""
+
+
+def test_a_checkpoint_can_be_moved_if_the_paths_in_it_are_changed(spark: Any, tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    folder = Folder(old / "in")
+
+    def run(place: Path) -> list[tuple[int, int]]:
+        found = ceql.spark.match(TIMED, folder.stream(spark), time_column="t", watermark="1 second")
+        writer = found.writeStream.format("parquet").option("checkpointLocation", str(place / "checkpoint"))
+        writer.trigger(availableNow=True).start(str(place / "out")).awaitTermination()
+        return sorted((row.x.id, row.y.id) for row in spark.read.parquet(str(place / "out")).collect())
+
+    folder.put([at(0, "A"), at(1, "B"), at(3, "A")])
+    assert run(old) == [(0, 1)]
+    old.rename(new)
+    folder.path = new / "in"
+    for path in [path for pattern in NAMES_OF_FILES for path in new.glob(pattern)]:
+        if path.suffix == ".crc":
+            path.unlink()
+        else:
+            path.write_text(path.read_text().replace(str(old), str(new)))
+    folder.put([at(4, "B"), at(50, "Z")])
+    assert run(new) == [(0, 1), (0, 4), (3, 4)]
+
+
+def test_another_delay_is_accepted_and_the_watermark_never_goes_back(spark: Any, tmp_path: Path) -> None:
+    folder, sink = Folder(tmp_path / "in"), Sink(tmp_path / "checkpoint")
+    n_late = []
+    for delay, rows in (
+        ("20 seconds", [at(11, "A"), at(30, "Z")]),
+        # Until the first micro-batch is done the watermark is the old one, 10 seconds after the start.
+        ("2 seconds", [at(15, "B"), at(31, "Z")]),
+        ("50 seconds", [at(29, "B"), at(40, "Z")]),
+    ):
+        folder.put(rows)
+        sink.run(ceql.spark.match(TIMED, folder.stream(spark), time_column="t", watermark=delay))
+        n_late.append(sink.metrics["late_events"])
+    assert [(json.loads(row)["x"]["id"], json.loads(row)["y"]["id"]) for row in sink.rows] == [(11, 15)]
+    assert n_late == [0, 0, 1]
+    assert sink.query.lastProgress.eventTime["watermark"] == "2024-03-10T06:59:59.000Z"
+
 
 def test_a_stream_whose_state_is_damaged_fails(spark: Any, tmp_path: Path) -> None:
     folder, sink = Folder(tmp_path / "in"), Sink(tmp_path / "checkpoint")
