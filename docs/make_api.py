@@ -14,7 +14,7 @@ PAGE = Path(__file__).parent / "api.md"
 
 MODULES = {
     "ceql": ["match", "compile", "Query", "Matches", "Match", "Session", "Schema"],
-    "ceql.spark": ["match", "matcher", "explain", "session"],
+    "ceql.spark": ["match", "matcher", "bad_records", "explain", "session"],
     "errors": ["CeqlError", "QueryError", "DataError", "SnapshotError", "CeqlWarning"],
 }
 """The names of each section, the most used first; a public name that is missing here is an error."""

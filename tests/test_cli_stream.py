@@ -225,6 +225,24 @@ def test_without_java(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (result.exit_code, result.stderr) == (5, "Spark needs Java, and none was found\nhint: install it\n")
 
 
+def test_bad_records_are_counted_and_kept_aside(folder: Folder) -> None:
+    names = pa.array([b"a", b"\xff", b"a"]).view(pa.string())
+    (folder / "q.ceql").write_text(QUERY.replace("[k]", "[name]"))
+    folder.put("0", EVENTS.slice(0, 3).append_column("name", names))
+    said = []
+    for name in ("1", "2"):
+        result = folder.run("--watermark", "1 second", "--bad-records", str(folder / "aside"))
+        assert result.exit_code == 0, result.stderr
+        said.append(folder.said(result))
+        # The end of a match, and what lets the watermark pass it.
+        folder.put(name, EVENTS.take([5, 12]).append_column("name", pa.array(["a", "a"])))
+    assert re.match(r"3 events, 0 matches, 0 late, 1 bad record, [\d.]+ s on Spark", said[0]), said
+    assert re.match(r"2 events, 1 match, 0 late, [\d.]+ s on Spark", said[1]), said
+    aside = pa.concat_tables(map(pa.parquet.read_table, (folder / "aside").glob("*.parquet")))
+    assert aside["id"].to_pylist() == [1]
+    assert aside["name"].cast(pa.binary()).to_pylist() == [b"\xff"]
+
+
 # --- what it says, and how it stops -------------------------------------------------
 
 

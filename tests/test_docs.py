@@ -138,7 +138,8 @@ def test_code_prints_what_the_page_shows(page: Path) -> None:
 )
 def test_code_on_spark_prints_what_the_page_shows(spark: Any, page: Path, tmp_path: Path) -> None:
     names: dict[str, Any] = {"spark": spark}
-    folders = {f"{name}/": str(tmp_path / name) for name in ("trades", "matches", "checkpoint")}
+    places = ("trades", "matches", "checkpoint", "bad_records", "checkpoint_bad")
+    folders = {f"{name}/": str(tmp_path / name) for name in places}
     try:
         for code in python_of(page):
             assert code.run(names, folders) == code.printed, code.block

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -10,7 +10,7 @@ from ceql.backends.spark_session import session  # first: it says what to instal
 
 from pyspark.sql import DataFrame  # isort: skip
 
-from ceql.backends import spark_batch, spark_stream
+from ceql.backends import spark_bad_records, spark_batch, spark_stream
 from ceql.backends.spark_batch import PlanName
 from ceql.backends.spark_query import Frames, prepare
 from ceql.backends.spark_stream import Ordering
@@ -19,7 +19,7 @@ from ceql.errors import DataError
 from ceql.query import Query
 from ceql.visible import visible_lines
 
-__all__ = ["explain", "match", "matcher", "session"]
+__all__ = ["bad_records", "explain", "match", "matcher", "session"]
 
 
 def match(
@@ -68,6 +68,31 @@ def match(
         if is_given:
             raise DataError(f"{name} is for streaming DataFrames, and this is none", "leave it out")
     return spark_batch.match(spark_batch.planned(prepared, plan, prune=prune))
+
+
+def bad_records(
+    query: Query | str | PathLike[str],
+    events: Frames,
+    *,
+    type_column: str | None = "type",
+    time_column: str | None = None,
+    order_by: str | Sequence[str] = (),
+    shape: Shape = "matches",
+) -> Frames:
+    """Return the rows that `match` leaves out of a stream with these options, whole, in a DataFrame or dict as given.
+
+    They have text that is not UTF-8, or a date or time beyond the years 1 to 9999, in a column that the query reads.
+    Over a streaming DataFrame the result is one, too, for a streaming query of its own, with its own checkpoint.
+    """
+    prepared = prepare(query, events, type_column=type_column, time_column=time_column, order_by=order_by, shape=shape)
+    names = set(prepared.frame.columns)
+
+    def of(frame: DataFrame) -> DataFrame:
+        return frame.where(spark_bad_records.is_bad_record(frame, [name for name in frame.columns if name in names]))
+
+    if isinstance(events, Mapping):
+        return {name: of(events[name]) for name in prepared.query.plan.sources}
+    return of(events)
 
 
 def matcher(query: Query | str | PathLike[str], **options: Any) -> Callable[[DataFrame], DataFrame]:

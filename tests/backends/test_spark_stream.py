@@ -296,6 +296,50 @@ def test_a_changed_query_is_refused_and_one_laid_out_otherwise_goes_on(spark: An
 
 TIMED = "SELECT * FROM S WHERE A AS x ; B AS y WITHIN 6 seconds"
 
+NAMES_OF_FILES = ("checkpoint/sources/*/*", "checkpoint/state/*/_metadata/v2/*", "out/_spark_metadata/*")
+"""Where a checkpoint and the output of files have absolute paths."""
+
+
+def test_a_checkpoint_can_be_moved_if_the_paths_in_it_are_changed(spark: Any, tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    folder = Folder(old / "in")
+
+    def run(place: Path) -> list[tuple[int, int]]:
+        found = ceql.spark.match(TIMED, folder.stream(spark), time_column="t", watermark="1 second")
+        writer = found.writeStream.format("parquet").option("checkpointLocation", str(place / "checkpoint"))
+        writer.trigger(availableNow=True).start(str(place / "out")).awaitTermination()
+        return sorted((row.x.id, row.y.id) for row in spark.read.parquet(str(place / "out")).collect())
+
+    folder.put([at(0, "A"), at(1, "B"), at(3, "A")])
+    assert run(old) == [(0, 1)]
+    old.rename(new)
+    folder.path = new / "in"
+    for path in [path for pattern in NAMES_OF_FILES for path in new.glob(pattern)]:
+        if path.suffix == ".crc":
+            path.unlink()
+        else:
+            path.write_text(path.read_text().replace(str(old), str(new)))
+    folder.put([at(4, "B"), at(50, "Z")])
+    assert run(new) == [(0, 1), (0, 4), (3, 4)]
+
+
+def test_another_delay_is_accepted_and_the_watermark_never_goes_back(spark: Any, tmp_path: Path) -> None:
+    folder, sink = Folder(tmp_path / "in"), Sink(tmp_path / "checkpoint")
+    n_late = []
+    for delay, rows in (
+        ("20 seconds", [at(11, "A"), at(30, "Z")]),
+        # Until the first micro-batch is done the watermark is the old one, 10 seconds after the start.
+        ("2 seconds", [at(15, "B"), at(31, "Z")]),
+        ("50 seconds", [at(29, "B"), at(40, "Z")]),
+    ):
+        folder.put(rows)
+        sink.run(ceql.spark.match(TIMED, folder.stream(spark), time_column="t", watermark=delay))
+        n_late.append(sink.metrics["late_events"])
+    assert [(json.loads(row)["x"]["id"], json.loads(row)["y"]["id"]) for row in sink.rows] == [(11, 15)]
+    assert n_late == [0, 0, 1]
+    assert sink.query.lastProgress.eventTime["watermark"] == "2024-03-10T06:59:59.000Z"
+
 
 def test_a_stream_whose_state_is_damaged_fails(spark: Any, tmp_path: Path) -> None:
     folder, sink = Folder(tmp_path / "in"), Sink(tmp_path / "checkpoint")
@@ -333,6 +377,48 @@ def test_a_stream_whose_disk_is_full_fails_and_goes_on_when_there_is_room(spark:
     expected = shown(ceql.spark.match(TIMED, folder.batch(spark), time_column="t", order_by=["id"]))
     assert sorted(sink.rows) == sorted(expected)
     assert len(expected) > 4
+
+
+TEXT_KEYS = "SELECT x, y FROM S WHERE A AS x ; B AS y PARTITION BY [s] WITHIN 6 seconds"
+OPTIONS: Any = {"time_column": "t", "order_by": ["id"]}
+FAR = 10**7
+"""So many days after 1970, the year is beyond 9999."""
+
+
+def decoded(frame: Any) -> Any:
+    """Return rows whose text may be any bytes, and whose dates may be any days: files of JSON would not have them."""
+    text = F.unhex("s").cast("string")
+    return frame.withColumn("s", text).withColumn("day", F.expr("date_from_unix_date(int(v))"))
+
+
+def test_a_stream_goes_on_after_bad_records_and_counts_them(spark: Any, tmp_path: Path) -> None:
+    folder, sink = Folder(tmp_path / "in"), Sink(tmp_path / "checkpoint")
+    folder.put([at(0, "A", s="41", v=1), at(1, "A", s="ff", v=1), at(2, "B", s="ff", v=1)])
+    folder.put([at(3, "A", s="41", v=FAR), at(4, "B", s="41", v=1)])
+    n_bad = 0
+    for _ in range(2):
+        found = ceql.spark.match(TEXT_KEYS, decoded(folder.stream(spark)), watermark="1 second", **OPTIONS)
+        sink.run(found)
+        n_bad += sum(one.observedMetrics["ceql_input"].bad_records for one in sink.query.recentProgress if one.sources)
+        folder.put([at(5, "B", s="41", v=1), at(50, "Z", s="ff", v=None), at(40, "Z", s="", v=None)])
+    pairs = [(json.loads(row)["x"]["id"], json.loads(row)["y"]["id"]) for row in sink.rows]
+    assert pairs == [(0, 4), (0, 5)]
+    assert n_bad == 4
+    # A bad record has no time either: the watermark is that of the last good one.
+    assert sink.query.lastProgress.eventTime["watermark"] == "2024-03-10T07:00:09.000Z"
+
+
+def test_bad_records_can_be_kept_aside(spark: Any, tmp_path: Path) -> None:
+    folder, sink = Folder(tmp_path / "in"), Sink(tmp_path / "checkpoint")
+    folder.put([at(0, "A", s="41", v=FAR), at(1, "A", s="ff", v=1), at(2, "Z", s="ff", v=1), at(3, "A", s=None, v=1)])
+    # The query shows all columns, unless it is told which there are.
+    declared = "CREATE STREAM S { EVENT A { s: string, t: timestamp }, EVENT B { s: string, t: timestamp } } "
+    for text, expected in ((TEXT_KEYS, [0, 1, 2]), (declared + TEXT_KEYS, [1, 2])):
+        bad = ceql.spark.bad_records(text, decoded(folder.batch(spark)), **OPTIONS)
+        assert sorted(row.id for row in bad.select("id").collect()) == expected
+    aside = ceql.spark.bad_records(TEXT_KEYS, {"S": decoded(folder.stream(spark))}, **OPTIONS)["S"]
+    sink.start(aside.select("id", F.hex("s").alias("s")), availableNow=True).awaitTermination()
+    assert sink.rows == ['{"id":0,"s":"41"}', '{"id":1,"s":"FF"}', '{"id":2,"s":"FF"}']
 
 
 MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {

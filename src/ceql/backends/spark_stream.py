@@ -1,6 +1,6 @@
 """Matches over streaming DataFrames: keys hashed to shards, each with a state of its own in Spark's state store.
 
-    events ─ watermark ─ irrelevant rows dropped ─ packed by shard ─ shuffled ─ ShardProcessor ─ matches
+    events ─ bad records left out ─ watermark ─ irrelevant rows dropped ─ packed by shard ─ shuffled ─ ShardProcessor
 
 Rows are dropped after the watermark has seen them, because irrelevant rows, too, say how late it is. Spark would
 push such a filter below the watermark; it does not push one that is not deterministic, so it is made to look so.
@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own document
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
+from ceql.backends import spark_bad_records
 from ceql.backends.durations import is_duration
 from ceql.backends.spark_predicates import quoted
 from ceql.backends.spark_query import STREAM, WATERMARK, Prepared
@@ -108,7 +109,7 @@ def _time_attribute(prepared: Prepared) -> str:
 
 
 def _with_watermark(prepared: Prepared, time: str, watermark: str | None) -> DataFrame:
-    frame, column = prepared.frame, F.col(quoted(time))
+    frame, column = spark_bad_records.counted_and_left_out(prepared.frame), F.col(quoted(time))
     delay = frame.schema[time].metadata.get(WATERMARK)
     if pa.types.is_timestamp(prepared.types[time]) and prepared.types[time].tz is None:
         column = F.timestamp_micros(local_micros(column))

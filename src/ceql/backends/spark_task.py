@@ -112,9 +112,11 @@ def _where(
 
 
 def _shown(value: pa.Scalar) -> str:
-    """Return a value as text; where Python has none, as for years beyond 9999, the number that Arrow has."""
+    """Return a value as text; where Python has none, as for years beyond 9999, the number or bytes that Arrow has."""
     try:
         return repr(value.as_py())
+    except UnicodeDecodeError:
+        return repr(value.as_buffer().to_pybytes())
     except (OverflowError, ValueError):
         return f"{value.value} as {value.type}"
 

@@ -59,6 +59,7 @@ class StreamRequest(Request):
     unbounded: bool
     max_files: int | None
     trigger: str | None
+    bad_records: str | None
 
 
 @cancellation_told()
@@ -119,6 +120,13 @@ def stream(  # noqa: PLR0917
     max_files_per_trigger: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="The most files to take at once, by default all new ones.")
     ] = None,
+    bad_records: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="Folder to which rows are added, as Parquet, that were left out because Python cannot hold them.",
+        ),
+    ] = None,
     shape: Annotated[StreamShape, typer.Option(help="A row per match or per matched event.")] = StreamShape.matches,
     unbounded: Annotated[  # noqa: FBT002
         bool, typer.Option("--unbounded", help="Allow a query without WITHIN, whose state grows for ever.")
@@ -168,6 +176,7 @@ def stream(  # noqa: PLR0917
             unbounded=unbounded,
             max_files=max_files_per_trigger,
             trigger=trigger,
+            bad_records=bad_records,
         )
         note_many_matches(text)
         code = _on_spark(request)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import FrameType
 from typing import Any
+from urllib.parse import quote
 
 import typer
 from pyspark.sql import DataFrame, SparkSession
@@ -62,22 +63,23 @@ def run_stream(request: StreamRequest) -> int:
         show("starting Spark")
         try:
             spark = session_for(request.master, request.conf, is_new=is_new, is_verbose=request.is_verbose)
-            writer = _prepared(request, spark)
-            with _stop_signals() as stop:
-                query = writer.start()
+            writers = _prepared(request, spark)
+            with _stop_signals() as stop, _started(writers) as queries:
                 show("waiting for events")
-                _follow(query, counts, stop, show)
+                _follow(queries, counts, stop, show)
         except SPARK_ERRORS as error:
             raise explained(error) from error
     tell(counts.summary(time.perf_counter() - began))
     return stop.exit_code
 
 
-def _prepared(request: StreamRequest, spark: SparkSession) -> DataStreamWriter:
-    """Return what writes the matches, once it is started."""
+def _prepared(request: StreamRequest, spark: SparkSession) -> list[DataStreamWriter]:
+    """Return what writes the matches, and after it what writes bad records, once they are started."""
     assert request.output is not None
     inputs = {stream: paths[0] for stream, paths in request.streams.items()}
     folders = {"output": request.output, "checkpoint": request.checkpoint}
+    if request.bad_records is not None:
+        folders["folder of bad records"] = request.bad_records
     if is_on_this_machine(spark, request.output):
         for path in inputs.values():
             check_not_a_file(path)
@@ -89,6 +91,7 @@ def _prepared(request: StreamRequest, spark: SparkSession) -> DataStreamWriter:
         "time_column": request.time_column,
         "order_by": request.order_by,
     }
+    aside = _bad_records(request, spark, events, options)
     if request.is_verbose:
         tell(ceql.spark.explain(request.text, events, **options))
     rows = ceql.spark.match(
@@ -101,9 +104,28 @@ def _prepared(request: StreamRequest, spark: SparkSession) -> DataStreamWriter:
         **options,
     )
     writer = stream_writer(rows, request.output, request.checkpoint, format=request.output_format)
-    if request.trigger == AVAILABLE_NOW:
+    return [_triggered(one, request.trigger) for one in (writer, *aside)]
+
+
+def _bad_records(
+    request: StreamRequest, spark: SparkSession, events: dict[str, DataFrame], options: dict[str, Any]
+) -> Iterator[DataStreamWriter]:
+    """Yield what writes the bad records of each stream, as Parquet, which takes any bytes for text."""
+    if request.bad_records is None:
+        return
+    found = ceql.spark.bad_records(request.text, events, shape=request.shape, **options)
+    assert isinstance(found, Mapping)
+    for stream, rows in found.items():
+        below = f"/{quote(stream, safe='')}" if len(found) > 1 else ""
+        path, checkpoint = f"{request.bad_records}{below}", f"{request.checkpoint.rstrip('/')}/bad_records{below}"
+        check_checkpoint(spark, path, checkpoint)
+        yield stream_writer(rows, path, checkpoint, format="parquet")
+
+
+def _triggered(writer: DataStreamWriter, trigger: str | None) -> DataStreamWriter:
+    if trigger == AVAILABLE_NOW:
         return writer.trigger(availableNow=True)
-    return writer if request.trigger is None else writer.trigger(processingTime=request.trigger)
+    return writer if trigger is None else writer.trigger(processingTime=trigger)
 
 
 def _events(request: StreamRequest, spark: SparkSession, stream: str, path: str) -> DataFrame:
@@ -179,16 +201,33 @@ def _stop_signals() -> Iterator[Stop]:
             signal.signal(number, handler)
 
 
-def _follow(query: Any, counts: Counts, stop: Stop, show: Any) -> None:
-    """Count and show what a query does until it ends, and stop it when asked to."""
-    while not stop and not query.awaitTermination(POLL_SECONDS):
-        if counts.add(query):
+@contextmanager
+def _started(writers: list[DataStreamWriter]) -> Iterator[list[Any]]:
+    """Start what writes; if one of them fails, the others are stopped."""
+    queries: list[Any] = []
+    try:
+        for writer in writers:
+            queries.append(writer.start())
+        yield queries
+    except SPARK_ERRORS:
+        for query in queries:
+            with suppress(*SPARK_ERRORS):
+                query.stop()
+        raise
+
+
+def _follow(queries: list[Any], counts: Counts, stop: Stop, show: Any) -> None:
+    """Count and show what the first of some queries does until all end, and let them finish when asked to stop."""
+    # Each is waited for, so that each tells if it has failed.
+    while not stop and not all([query.awaitTermination(POLL_SECONDS) for query in queries]):
+        if counts.add(queries[0]):
             show(counts.status(datetime.now(UTC)))
     if stop:
         show("stopping")
-        counts.is_cut_off = not _finish_batch(query)
-        query.stop()
-    counts.add(query)
+        counts.is_cut_off = not all([_finish_batch(query) for query in queries])
+        for query in queries:
+            query.stop()
+    counts.add(queries[0])
 
 
 def _finish_batch(query: Any) -> bool:
@@ -215,6 +254,7 @@ class Counts:
     n_events: int = 0
     n_matches: int = 0
     n_late: int = 0
+    n_bad: int = 0
     watermark: datetime | None = None
     state_bytes: int = 0
     events_per_second: float = 0.0
@@ -243,6 +283,8 @@ class Counts:
             n_matches = observed.matches
             self.n_late += observed.late_events
             self.state_bytes = observed.state_bytes
+        if (of_input := progress.observedMetrics.get("ceql_input")) is not None:
+            self.n_bad += of_input.bad_records
         self.n_events += progress.numInputRows
         self.n_matches += n_matches
         seconds = max(progress.batchDuration, 1) / 1000
@@ -255,13 +297,18 @@ class Counts:
     def status(self, now: datetime) -> str:
         """Return in one line how the stream does now."""
         rates = f"{self.events_per_second:,.0f} events/s, {self.matches_per_second:,.0f} matches/s"
-        return f"{rates}, {self._watermark(now)}, state {decimal(self.state_bytes)}, {self.n_late:,} late"
+        return f"{rates}, {self._watermark(now)}, state {decimal(self.state_bytes)}, {self._left_out()}"
 
     def summary(self, seconds: float) -> str:
         """Return in one line what came of the stream."""
         rows = counted(self.n_matches, self.shape)
-        text = f"{self.n_events:,} events, {rows}, {self.n_late:,} late, {seconds:.2f} s on Spark, {self._watermark()}"
+        text = f"{self.n_events:,} events, {rows}, {self._left_out()}, {seconds:.2f} s on Spark, {self._watermark()}"
         return f"{text}\nthe last micro-batch was abandoned: the next run does it again" if self.is_cut_off else text
+
+    def _left_out(self) -> str:
+        """Return how many events were late, and how many rows could be none, which is told if there are any."""
+        bad = f", {self.n_bad:,} bad {'record' if self.n_bad == 1 else 'records'}" if self.n_bad else ""
+        return f"{self.n_late:,} late{bad}"
 
     def _watermark(self, now: datetime | None = None) -> str:
         if self.watermark is None:
