@@ -299,6 +299,7 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
     raw = tmp_path / "raw.csv"
     result = prepare("stocks", raw)
     assert (result.exit_code, result.stderr) == (3, f"cannot read {raw}: there is no such file or folder\n")
+    raw.write_text("")
     result = prepare("taxis", raw, "--zones", str(tmp_path / "z.json"))
     assert (result.exit_code, result.stderr) == (3, f"cannot read {tmp_path / 'z.json'}: No such file or directory\n")
     (tmp_path / "out").mkdir()
