@@ -62,6 +62,6 @@ $(READY): requirements.lock requirements-java.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.lock
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -e .
-	$(BIN)/python -m ceql.backends.java >/dev/null 2>&1 || \
+	$(BIN)/python -m ceql.backends.spark.java >/dev/null 2>&1 || \
 		$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements-java.lock
 	@touch $@

@@ -25,8 +25,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own document
 from report import Report
 
 import ceql.spark
-from ceql.backends import spark_batch
-from ceql.backends.spark_query import prepare
+from ceql.backends.spark import batch as spark_batch
+from ceql.backends.spark.query import prepare
 from ceql.datasets.stocks import SCHEMA, stocks
 
 QUERIES = Path(ceql.__file__).parent / "paper" / "stocks"

@@ -27,9 +27,9 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from report import Report
 
 import ceql.spark
-from ceql.backends import spark_stream
-from ceql.backends.spark_query import prepare
-from ceql.backends.stream_rows import PACKED_ROWS
+from ceql.backends.spark.query import prepare
+from ceql.backends.spark.stream import match as spark_stream
+from ceql.backends.spark.stream.rows import PACKED_ROWS
 from ceql.datasets.stocks import stocks
 
 BATCH = 100_000

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import spark_rows
-from ceql.backends.java import JavaError
+from ceql.backends.spark.java import JavaError
 from strategies import FUZZ
 
 # Deadlines are off: machines are shared, and no test may depend on the clock.

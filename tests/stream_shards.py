@@ -20,8 +20,8 @@ from ceql.syntax.ast import Consumption
 from ceql.syntax.plan import AttributeWindow
 
 pytest.importorskip("pyspark.sql")
-from ceql.backends.stream_rows import SHARD, TIME, packed
-from ceql.backends.stream_task import Shard, StreamTask
+from ceql.backends.spark.stream.rows import SHARD, TIME, packed
+from ceql.backends.spark.stream.task import Shard, StreamTask
 
 START = 1_704_067_200_000_000
 MICROS = pa.timestamp("us", "UTC")

@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ceql
-from ceql.backends.spark_paths import path_here
+from ceql.backends.spark.paths import path_here
 from ceql.cli import app
 
 QUERY = "SELECT * FROM S WHERE A AS x ; B+ AS y WITHIN 5 [t] LIMIT 100"

@@ -26,15 +26,15 @@ from typer.testing import CliRunner
 
 import ceql
 import spark_rows
-from ceql.backends.java import JavaError
+from ceql.backends.spark.java import JavaError
 from ceql.cli import app
 
 pytest.importorskip("pyspark.sql")
 import ceql.spark
 from ceql.backends.files import read_events
-from ceql.backends.spark_failures import explained
-from ceql.backends.spark_files import read_frame
-from ceql.backends.spark_lines import _Copier, json_lines, write_lines
+from ceql.backends.spark.failures import explained
+from ceql.backends.spark.files import read_frame
+from ceql.backends.spark.lines import _Copier, json_lines, write_lines
 from ceql.errors import JobError
 from ceql.schema import Kind, kind_of
 from ceql.visible import HIDDEN
@@ -431,7 +431,7 @@ def test_wrong_data(folder: Folder, arguments: list[str], message: str) -> None:
 
 
 def test_a_failed_job(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ceql.backends.spark_worker.__version__", "0.0.0")
+    monkeypatch.setattr("ceql.backends.spark.worker.__version__", "0.0.0")
     result = folder.run("-i", "events.parquet", "-o", "m")
     assert result.exit_code == 4
     assert re.fullmatch(

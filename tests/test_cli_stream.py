@@ -21,7 +21,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import ceql
-from ceql.backends.java import JavaError
+from ceql.backends.spark.java import JavaError
 from ceql.cli import app
 
 pytest.importorskip("pyspark.sql")

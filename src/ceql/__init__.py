@@ -23,8 +23,8 @@ __all__ = [
 ]
 
 _ENGINE = {
-    "Match": "ceql.engine.matches",
-    "Matches": "ceql.engine.matches",
+    "Match": "ceql.engine.results.matches",
+    "Matches": "ceql.engine.results.matches",
     "Session": "ceql.engine.session",
     "match": "ceql.backends.local",
 }

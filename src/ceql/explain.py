@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from ceql.automaton.cea import CEA, MARK, Guard, Label
-from ceql.automaton.properties import sees_every_event
+from ceql.automaton.properties import compared_by, sees_every_event
 from ceql.schema import Kind
 from ceql.syntax import ast, plan
 from ceql.syntax.ast import Consumption, Strategy, quoted_name
@@ -290,9 +290,9 @@ def cost_contract(query: plan.Plan, cea: CEA) -> Iterator[str]:
     yield "update: constant time per event, whatever the window and however many partial matches there are"
     yield "output: each match takes time linear in its size; none is computed before it is asked for"
     yield _state_cost(query)
-    if query.strategy in (Strategy.NEXT, Strategy.LAST, Strategy.MAX):
+    if (compared := compared_by(query, cea)) is not Strategy.ALL:
         yield (
-            f"not constant: {query.strategy.value} compares the best match of every start in the window, "
+            f"not constant: {compared.value} compares the best match of every start in the window, "
             "at each event that completes one"
         )
     if (explosion := exponential_output(query)) is not None:

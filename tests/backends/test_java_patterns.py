@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ceql.backends.java_patterns import is_safe_in_java
+from ceql.backends.spark.java_patterns import is_safe_in_java
 from ceql.syntax.patterns import like_to_regex, portable_regex
 
 

@@ -10,7 +10,7 @@ pytest.importorskip("pyspark.sql")
 from pyspark.errors import PythonException
 
 import ceql.spark
-from ceql.backends.spark_bad_records import is_bad_record
+from ceql.backends.spark.bad_records import is_bad_record
 
 pytestmark = [
     pytest.mark.spark,

@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 import ceql.spark
-from ceql.backends import spark_pruning
+from ceql.backends.spark import pruning as spark_pruning
 
 pytestmark = [
     pytest.mark.spark,
@@ -446,7 +446,7 @@ def test_the_plan_is_explained(spark: Any, name: str, options: dict[str, Any], e
 
 @pytest.mark.usefixtures("three_tasks")
 def test_shards_are_chosen_where_there_are_cores(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ceql.backends.spark_batch.MIN_CORES_FOR_SHARDS", 2)
+    monkeypatch.setattr("ceql.backends.spark.batch.MIN_CORES_FOR_SHARDS", 2)
     told = ceql.spark.explain(QUERIES["sequence"], frame(spark))
     assert told.startswith("plan: shards, because the query has no PARTITION BY, and 2 cores share the work: ")
     spark.conf.set("spark.sql.shuffle.partitions", 1)

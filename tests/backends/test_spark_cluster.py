@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ceql.backends.java import JavaError, find_java
+from ceql.backends.spark.java import JavaError, find_java
 from stream_files import PATHS, assert_each_match_once, write_files
 
 pytest.importorskip("pyspark.sql")

@@ -20,15 +20,15 @@ import pytest
 import ceql
 import strategies
 from ceql.automaton.predicates import Event, evaluate, holds
-from ceql.engine.classes import Columns
-from ceql.engine.symbols import SymbolEncoder
+from ceql.engine.intake.classes import Columns
+from ceql.engine.intake.symbols import SymbolEncoder
 from ceql.schema import Schema
 from ceql.syntax import plan
 
 pytest.importorskip("pyspark.sql")
 from pyspark.sql import DataFrame
 
-from ceql.backends.spark_predicates import predicate_column, row_conditions
+from ceql.backends.spark.predicates import predicate_column, row_conditions
 
 pytestmark = [
     pytest.mark.spark,

@@ -31,11 +31,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
 import ceql.spark
-from ceql.backends import spark_pruning
-from ceql.backends.spark_batch import _why_not_keys, _why_not_shards
-from ceql.backends.spark_predicates import row_conditions
-from ceql.backends.spark_query import prepare
-from ceql.backends.spark_shards import MEASURE, _measured
+from ceql.backends.spark import pruning as spark_pruning
+from ceql.backends.spark.batch import _why_not_keys, _why_not_shards
+from ceql.backends.spark.predicates import row_conditions
+from ceql.backends.spark.query import prepare
+from ceql.backends.spark.shards import MEASURE, _measured
 from ceql.syntax.plan import AttributeWindow
 
 pytestmark = [

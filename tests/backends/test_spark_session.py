@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("pyspark.sql")
 import ceql.spark
-from ceql.backends import spark_session
-from ceql.backends.java import JavaError, find_java
+from ceql.backends.spark import session as spark_session
+from ceql.backends.spark.java import JavaError, find_java
 
 pytestmark = [
     pytest.mark.spark,

@@ -22,8 +22,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812
 
 import ceql.spark
-from ceql.backends import spark_stream
-from ceql.backends.spark_query import prepare
+from ceql.backends.spark.query import prepare
+from ceql.backends.spark.stream import match as spark_stream
 
 pytestmark = [
     pytest.mark.spark,

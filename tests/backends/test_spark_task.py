@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 import ceql
-from ceql.backends import spark_task
-from ceql.backends.spark_task import TaskError, _Skew, recognise
+from ceql.backends.spark import task as spark_task
+from ceql.backends.spark.task import TaskError, _Skew, recognise
 from ceql.version import __version__
 
 QUERY = "SELECT * FROM S WHERE A AS x ; B AS y PARTITION BY [k] WITHIN 3 [t]"
@@ -58,9 +58,9 @@ def test_ties_are_told_at_the_end_of_a_task(size: int) -> None:
 
 
 def test_columns_are_called_as_told() -> None:
-    spark_worker = pytest.importorskip("ceql.backends.spark_worker")
+    spark_worker = pytest.importorskip("ceql.backends.spark.worker")
     numbered = TABLE.rename_columns(["c0", "c1", "c2"])
-    run = spark_worker.on_workers("ceql.backends.spark_task", "recognise", ("type", "k", "t"), QUERY, keys=["k"])
+    run = spark_worker.on_workers("ceql.backends.spark.task", "recognise", ("type", "k", "t"), QUERY, keys=["k"])
     found = rows(run(batches(numbered, 3)))
     assert found == ceql.match(QUERY, TABLE).to_arrow().to_pylist()
 
@@ -159,7 +159,7 @@ except ImportError as error:
             {
                 "version.py": "__version__ = '0.0'",
                 "backends/__init__.py": "",
-                "backends/spark_task.py": "recognise = 1",
+                "backends/spark/task.py": "recognise = 1",
             },
             "Spark's workers have ceql 0.0, the driver has {version}, in {python}: install the driver's version",
         ),
@@ -169,13 +169,13 @@ except ImportError as error:
 def test_a_worker_without_this_release_says_so_when_the_task_runs(
     tmp_path: Path, modules: dict[str, str], message: str
 ) -> None:
-    spark_worker = pytest.importorskip("ceql.backends.spark_worker")
+    spark_worker = pytest.importorskip("ceql.backends.spark.worker")
     from pyspark import cloudpickle
 
     for name, text in {"__init__.py": "", **modules}.items():
         (tmp_path / "ceql" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "ceql" / name).write_text(text)
-    run = spark_worker.on_workers("ceql.backends.spark_task", "recognise", tuple(TABLE.column_names), QUERY)
+    run = spark_worker.on_workers("ceql.backends.spark.task", "recognise", tuple(TABLE.column_names), QUERY)
     ran = subprocess.run(
         [sys.executable, "-c", LOADING],
         input=cloudpickle.dumps(run),

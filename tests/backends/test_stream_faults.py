@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import strategies
-from ceql.backends import java
+from ceql.backends.spark import java
 from stream_files import N_FILES, PATHS, assert_each_match_once, write_files
 
 pytest.importorskip("pyspark.sql")

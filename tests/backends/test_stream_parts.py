@@ -18,8 +18,8 @@ from ceql.syntax.ast import Consumption, Name
 from reference import has_few_valuations
 
 pytest.importorskip("pyspark.sql")
-from ceql.backends.stream_parts import WHOLE, Parts
-from ceql.backends.stream_task import Shard
+from ceql.backends.spark.stream.parts import WHOLE, Parts
+from ceql.backends.spark.stream.task import Shard
 from stream_shards import (
     FAR,
     MAX_MATCHES,

@@ -16,10 +16,10 @@ import strategies
 pytest.importorskip("pyspark.sql.streaming.tws_tester")
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from ceql.backends.stream_processor import ShardProcessor
-from ceql.backends.stream_rows import EVENTS, LATE, PACKED_ROWS, STATE_BYTES
-from ceql.backends.stream_steps import Steps
-from ceql.backends.stream_task import StreamTask
+from ceql.backends.spark.stream.processor import ShardProcessor
+from ceql.backends.spark.stream.rows import EVENTS, LATE, PACKED_ROWS, STATE_BYTES
+from ceql.backends.spark.stream.steps import Steps
+from ceql.backends.spark.stream.task import StreamTask
 from stream_shards import FAR, SCHEMA, START, Events, arrivals, at, blobs_of, cut, expected, micros, task_of
 
 # The harness puts matches and counters together, of which some columns are all NULL.

@@ -20,9 +20,9 @@ from ceql.errors import SnapshotError
 from reference import has_few_valuations
 
 pytest.importorskip("pyspark.sql")
-from ceql.backends import stream_task
-from ceql.backends.stream_rows import MAX_PACKED_ROWS, SHARD, from_bytes, packed, to_frame
-from ceql.backends.stream_task import Shard, StreamTask
+from ceql.backends.spark.stream import task as stream_task
+from ceql.backends.spark.stream.rows import MAX_PACKED_ROWS, SHARD, from_bytes, packed, to_frame
+from ceql.backends.spark.stream.task import Shard, StreamTask
 from stream_shards import (
     FAR,
     MAX_MATCHES,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ceql.engine import history as history_module
-from ceql.engine.history import History
+from ceql.engine.intake import history as history_module
+from ceql.engine.intake.history import History
 
 SCHEMA = pa.schema(
     [

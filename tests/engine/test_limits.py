@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import ceql
-from ceql.engine import kernel, requests
+from ceql.engine.run import kernel, requests
 from ceql.engine.session import Session
 
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 import ceql
-from ceql.engine import recognizer as recognizer_module
+from ceql.engine.run import recognizer as recognizer_module
+from ceql.engine.run.undo import Undo
 from ceql.engine.session import Session
-from ceql.engine.undo import Undo
 
 TESTS = Path(__file__).parent.parent
 SCHEMA = pa.schema(

@@ -12,8 +12,8 @@ from hypothesis import assume, given
 import ceql
 import kernel_runner
 import strategies
-from ceql.engine import shared
-from ceql.engine.history import MAX_STRETCH
+from ceql.engine.intake.history import MAX_STRETCH
+from ceql.engine.results import shared
 from ceql.engine.session import Session
 from ceql.syntax import ast, plan
 from ceql.syntax.ast import Strategy

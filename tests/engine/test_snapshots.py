@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import ceql
-from ceql.engine import snapshot as snapshots
+from ceql.engine.run import snapshot as snapshots
 from ceql.engine.session import Session
 
 QUERY = "SELECT * FROM S WHERE A AS a ; B AS b PARTITION BY [k] WITHIN 5 [t]"

@@ -15,7 +15,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import strategies
-from ceql.engine.keys import key_hashes
+from ceql.engine.intake.keys import key_hashes
 from ceql.engine.session import Session
 from ceql.syntax import ast
 from ceql.syntax.ast import Consumption, Name

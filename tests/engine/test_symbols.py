@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 import ceql
 from ceql.automaton.lazy import Alphabet
 from ceql.automaton.predicates import Event
-from ceql.engine import symbols as symbols_module
-from ceql.engine.classes import Columns
-from ceql.engine.symbols import SymbolEncoder
+from ceql.engine.intake import symbols as symbols_module
+from ceql.engine.intake.classes import Columns
+from ceql.engine.intake.symbols import SymbolEncoder
 
 MICROSECOND = timedelta(microseconds=1)
 EPOCH = datetime(1970, 1, 1)
@@ -216,7 +216,7 @@ def test_columns_multiply_the_sets_but_only_those_that_occur_are_made(
 ) -> None:
     # Forty independent columns: 2^40 sets of guards are possible, one per row is there.
     monkeypatch.setattr(symbols_module, "MAX_TABLE", max_table)
-    monkeypatch.setattr("ceql.engine.classes.MAX_COMBINATIONS", max_table)
+    monkeypatch.setattr("ceql.engine.intake.classes.MAX_COMBINATIONS", max_table)
     n_columns, n_rows = 40, 200
     random = np.random.default_rng(0)
     data = {f"c{index}": random.integers(0, 2, n_rows) for index in range(n_columns)}

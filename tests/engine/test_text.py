@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import ceql
+from ceql.engine.intake.text import check_text, first_without_text
 from ceql.engine.session import Session
-from ceql.engine.text import check_text, first_without_text
 from ceql.errors import CeqlError, DataError, QueryError
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import ceql
 from ceql.automaton.predicates import Event, evaluate
-from ceql.engine import vectors
+from ceql.engine.intake import vectors
 from ceql.schema import Kind
 from ceql.syntax import plan
 
@@ -148,6 +148,6 @@ def test_arithmetic_over_many_values_is_not_done_value_by_value(
         n_evaluated[0] += 1
         return evaluate(*arguments)
 
-    monkeypatch.setattr("ceql.engine.classes.evaluate", counted)
+    monkeypatch.setattr("ceql.engine.intake.classes.evaluate", counted)
     assert ceql.match(query, events).count() == expected.sum()
     assert n_evaluated[0] < 100

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ceql.engine import bound as bound_module
-from ceql.engine import matches as matches_module
+from ceql.engine.results import matches as matches_module
 from ceql.engine.session import Session
 from strategies import some
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ceql.automaton.cea import CEA, TRUE
 from ceql.syntax import plan
+from ceql.syntax.ast import Strategy
 
 
 def sees_every_event(query: plan.Plan, cea: CEA) -> bool:
@@ -13,6 +14,16 @@ def sees_every_event(query: plan.Plan, cea: CEA) -> bool:
     on the order of all events, also of those that tie.
     """
     return isinstance(query.window, plan.EventsWindow) or not _skips_everywhere(cea)
+
+
+def compared_by(query: plan.Plan, cea: CEA) -> Strategy:
+    """Return the strategy by which matches have to be compared: ALL where none has to be.
+
+    MAX keeps all matches where none can contain another. What STRICT keeps is a matter of the automaton alone.
+    """
+    if query.strategy is Strategy.STRICT or (query.strategy is Strategy.MAX and _have_equal_size(cea)):
+        return Strategy.ALL
+    return query.strategy
 
 
 def event_types(cea: CEA) -> frozenset[str]:
@@ -28,3 +39,24 @@ def _skips_everywhere(cea: CEA) -> bool:
     others = {one.source for one in cea.transitions if one.source != cea.initial}
     has_other_true = any(one.guard == TRUE and (one.label or one.source != one.target) for one in cea.transitions)
     return others <= skipping and not has_other_true
+
+
+def _have_equal_size(cea: CEA) -> bool:
+    """Whether all matches mark the same number of events, so that none contains another.
+
+    The automaton must be simplified: every state lies on a way to the final one.
+    """
+    outgoing: dict[int, list[tuple[int, bool]]] = {}
+    for one in cea.transitions:
+        outgoing.setdefault(one.source, []).append((one.target, bool(one.label)))
+    n_marked = {cea.initial: 0}
+    pending = [cea.initial]
+    for state in pending:
+        for target, is_marked in outgoing.get(state, ()):
+            n_there = n_marked[state] + is_marked
+            if target not in n_marked:
+                n_marked[target] = n_there
+                pending.append(target)
+            elif n_marked[target] != n_there:
+                return False
+    return True

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ceql.engine.matches import Matches, Shape
 from ceql.engine.notes import warn
+from ceql.engine.results.matches import Matches, Shape
 from ceql.engine.session import Session
 from ceql.query import Query
 

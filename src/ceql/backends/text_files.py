@@ -1,7 +1,7 @@
 """Events from CSV and JSON lines, which do not say what their columns hold.
 
 Types come from CREATE STREAM, else from the values at the beginning of a file. What is NULL and what is a time is
-decided as Spark decides it with the options of `spark_files`, so that both engines read the same events.
+decided as Spark decides it with the options of `spark/files.py`, so that both engines read the same events.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.csv
 import pyarrow.json
 
 from ceql.backends.iso_times import NotATime, as_moments
-from ceql.engine.batch import check_names
+from ceql.engine.intake.batch import check_names
 from ceql.errors import DataError
 
 BLOCK = 1 << 24

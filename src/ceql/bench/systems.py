@@ -210,8 +210,8 @@ class SparkFloor(CeqlOnSpark):
 
     def count(self, text: str) -> int:
         """Return the number of rows."""
-        from ceql.backends import spark_batch
-        from ceql.backends.spark_query import prepare
+        from ceql.backends.spark import batch as spark_batch
+        from ceql.backends.spark.query import prepare
 
         prepared = prepare(text, self.frame, type_column="type", time_column=None, order_by=[], shape="matches")
         return int(spark_batch.planned(prepared, "auto").events.count())

@@ -23,7 +23,7 @@ from ceql.cli.run import run
 from ceql.cli.show import show
 from ceql.cli.stream import stream
 from ceql.cli.terminal import say, tell
-from ceql.engine.batch import check_type_column, missing_column
+from ceql.engine.intake.batch import check_type_column, missing_column
 from ceql.errors import CeqlError, DataError, QueryError
 
 __all__ = ["app"]

@@ -12,7 +12,7 @@ import typer
 
 from ceql.backends.files import FileError
 from ceql.backends.json_lines import json_line
-from ceql.backends.spark_paths import check_there
+from ceql.backends.spark.paths import check_there
 from ceql.cli.arguments import Master, SparkSettings, Verbose, check_master
 from ceql.cli.exits import EXIT_CODES, NO_SPARK, WRONG_DATA, cancellation_told, fail, spark_troubles_told
 from ceql.cli.help_text import Command, Group

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import typer
 
-from ceql.backends.java import JavaError
+from ceql.backends.spark.java import JavaError
 from ceql.cli.terminal import tell
 from ceql.errors import CeqlError, DataError, JobError
 

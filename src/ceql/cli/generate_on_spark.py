@@ -7,7 +7,7 @@ from contextlib import nullcontext
 
 from pyspark.sql import SparkSession
 
-from ceql.backends.spark_files import check_output, output_format, without_leftovers, write_frame
+from ceql.backends.spark.files import check_output, output_format, without_leftovers, write_frame
 from ceql.cli.spark_jobs import is_on_this_machine, run_job
 from ceql.datasets.generate import generated
 

@@ -16,10 +16,10 @@ from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own document
 import ceql.spark
 from ceql.backends.files import format_of
 from ceql.backends.json_lines import shown_json
-from ceql.backends.spark_files import check_output, output_format, read_frame, without_leftovers, write_frame
-from ceql.backends.spark_lines import json_lines, write_lines
-from ceql.backends.spark_paths import check_there
-from ceql.backends.spark_predicates import quoted
+from ceql.backends.spark.files import check_output, output_format, read_frame, without_leftovers, write_frame
+from ceql.backends.spark.lines import json_lines, write_lines
+from ceql.backends.spark.paths import check_there
+from ceql.backends.spark.predicates import quoted
 from ceql.cli.exits import until_nobody_reads
 from ceql.cli.preview import N_SHOWN, show_rows
 from ceql.cli.request import Request, attributes_wanted, note_dropped, note_unseen_types

@@ -13,8 +13,8 @@ import typer
 
 from ceql.automaton.properties import event_types
 from ceql.cli.terminal import tell
-from ceql.engine.matches import Shape
 from ceql.engine.notes import unseen_types
+from ceql.engine.results.matches import Shape
 from ceql.errors import CeqlWarning
 from ceql.explain import FEWER_MATCHES, exponential_output
 from ceql.query import compile

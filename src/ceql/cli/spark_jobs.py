@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from pyspark.sql import SparkSession
 
 import ceql.spark
-from ceql.backends.spark_failures import SPARK_ERRORS, explained
+from ceql.backends.spark.failures import SPARK_ERRORS, explained
 from ceql.cli.terminal import bar
 
 POLL_SECONDS = 0.2

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from ceql.backends.durations import is_duration
 from ceql.backends.files import FileError
+from ceql.backends.spark.durations import is_duration
 from ceql.cli.arguments import (
     Master,
     OrderBy,

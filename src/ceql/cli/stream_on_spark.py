@@ -21,8 +21,8 @@ from rich.text import Text
 
 import ceql.spark
 from ceql.backends.files import FileError
-from ceql.backends.spark_failures import SPARK_ERRORS, explained
-from ceql.backends.spark_files import (
+from ceql.backends.spark.failures import SPARK_ERRORS, explained
+from ceql.backends.spark.files import (
     check_apart,
     check_checkpoint,
     check_not_a_file,
@@ -32,13 +32,13 @@ from ceql.backends.spark_files import (
     stream_frame,
     stream_writer,
 )
-from ceql.backends.spark_paths import check_there
+from ceql.backends.spark.paths import check_there
 from ceql.cli.exits import CANCELLED, TERMINATED
 from ceql.cli.preview import counted
 from ceql.cli.spark_jobs import is_on_this_machine, session_for
 from ceql.cli.stream import AVAILABLE_NOW, StreamRequest
 from ceql.cli.terminal import live_line, tell
-from ceql.engine.matches import Shape
+from ceql.engine.results.matches import Shape
 
 POLL_SECONDS = 0.3
 SECONDS_TO_FINISH = 10

@@ -45,7 +45,7 @@ def generated(
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from ceql.backends.spark_worker import map_batches
+    from ceql.backends.spark.worker import map_batches
 
     n_tasks = n_partitions or max(1, -(-n_blocks(n_events) // BLOCKS_PER_TASK))
     numbers = session.range(0, n_blocks(n_events), 1, n_tasks)

@@ -11,27 +11,27 @@ import pyarrow.compute as pc
 
 from ceql.automaton.lazy import Alphabet, DetState
 from ceql.automaton.passes import collapse_labels, simplify
-from ceql.automaton.properties import event_types, sees_every_event
-from ceql.engine import check_content
-from ceql.engine.arena import UNION
-from ceql.engine.batch import check_type_column
-from ceql.engine.chunk import Chunk
-from ceql.engine.classes import Columns, columns_of
-from ceql.engine.fold import keep_keyed, keep_where
-from ceql.engine.history import History
-from ceql.engine.kernel import KEY
-from ceql.engine.keys import NO_KEY, KeyEncoder, count_events, positions_by_key
-from ceql.engine.matches import Ordinals, ResultBuilder, Shape, as_type, result_schema
-from ceql.engine.measure import Measure
-from ceql.engine.memo import START
-from ceql.engine.recognizer import Events, Recognizer, check_size
-from ceql.engine.shared import SharedBuilder, shared_schema
-from ceql.engine.snapshot import Content
-from ceql.engine.state import KEY_ARRAYS, MIN_NODES, NODE_ARRAYS
-from ceql.engine.symbols import SymbolEncoder
-from ceql.engine.text import check_text
-from ceql.engine.ties import Ties
-from ceql.engine.undo import Undo
+from ceql.automaton.properties import compared_by, event_types, sees_every_event
+from ceql.engine.intake.batch import check_type_column
+from ceql.engine.intake.classes import Columns, columns_of
+from ceql.engine.intake.fold import keep_keyed, keep_where
+from ceql.engine.intake.history import History
+from ceql.engine.intake.keys import NO_KEY, KeyEncoder, count_events, positions_by_key
+from ceql.engine.intake.measure import Measure
+from ceql.engine.intake.symbols import SymbolEncoder
+from ceql.engine.intake.text import check_text
+from ceql.engine.intake.ties import Ties
+from ceql.engine.results.matches import Ordinals, ResultBuilder, Shape, as_type, result_schema
+from ceql.engine.results.shared import SharedBuilder, shared_schema
+from ceql.engine.run import check_content
+from ceql.engine.run.arena import UNION
+from ceql.engine.run.chunk import Chunk
+from ceql.engine.run.kernel import KEY
+from ceql.engine.run.memo import START
+from ceql.engine.run.recognizer import Events, Recognizer, check_size
+from ceql.engine.run.snapshot import Content
+from ceql.engine.run.state import KEY_ARRAYS, MIN_NODES, NODE_ARRAYS
+from ceql.engine.run.undo import Undo
 from ceql.errors import DataError
 from ceql.query import Query
 from ceql.syntax import plan
@@ -94,7 +94,7 @@ class Bound:
         self.types_seen: set[str] = set()
         self.recognizer = Recognizer(
             automaton,
-            bound.strategy,
+            compared_by(bound, automaton),
             bound.consumption,
             size=self.measure.size,
             limit=bound.limit,

@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from ceql.automaton.lazy import DEFAULT_CAPACITY
-from ceql.engine import batch as batches
 from ceql.engine import notes
-from ceql.engine import snapshot as snapshots
 from ceql.engine.bound import Bound
-from ceql.engine.chunk import Chunk
-from ceql.engine.matches import SHAPES, Matches, Shape, result_schema
-from ceql.engine.recognizer import DEFAULT_CHUNK
+from ceql.engine.intake import batch as batches
+from ceql.engine.results.matches import SHAPES, Matches, Shape, result_schema
+from ceql.engine.run import snapshot as snapshots
+from ceql.engine.run.chunk import Chunk
+from ceql.engine.run.recognizer import DEFAULT_CHUNK
 from ceql.errors import CeqlError, DataError, QueryError, SnapshotError, listing
 from ceql.query import Query, compile, query_text
 from ceql.schema import column_names
@@ -69,7 +69,7 @@ class Session:
             column with the name of each event's stream.
         id_columns: for shape "events", the columns that tell events apart, which `match_id` is then made of
             instead of the row number: in a part of a stream that number says nothing. The first orders the stream.
-        shares_events: for shape "matches", whether batches are as `ceql.engine.shared` describes them.
+        shares_events: for shape "matches", whether batches are as `ceql.engine.results.shared` describes them.
         max_state_bytes: how much may be held between batches.
         memo_capacity: how many computed transitions of the automaton are kept, roughly; those that are dropped are
             computed again when they are needed, so any number gives the same matches.
@@ -193,7 +193,7 @@ class Session:
             return self.holds
 
     def key_hashes(self) -> IntArray:
-        """Return the hash of each partition key that has anything open, as `ceql.engine.keys.key_hashes` gives it."""
+        """Return the hash of each partition key that has anything open, as `intake.keys.key_hashes` gives it."""
         with self._turn:
             self._finish()
             if self._bound is None:

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own documentation writes it
 
 from ceql.backends.files import FileError
-from ceql.backends.spark_files import check_output, without_leftovers, write_frame
+from ceql.backends.spark.files import check_output, without_leftovers, write_frame
 from ceql.datasets.prepare.raw_rows import LINE, PLACE, PROBLEM
 
 Mode = Literal["error", "overwrite"]

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own documentation writes it
 
 from ceql.backends.files import FileError
-from ceql.backends.spark_failures import SPARK_ERRORS, explained
+from ceql.backends.spark.failures import SPARK_ERRORS, explained
 from ceql.errors import DataError
 
 LINE, PROBLEM = "_line", "_problem"

@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own documentation writes it
 from pyspark.sql.types import StringType, StructField, StructType
 
-from ceql.backends.spark_worker import map_batches
+from ceql.backends.spark.worker import map_batches
 from ceql.datasets.prepare.event_stream import EventStream
 from ceql.datasets.prepare.raw_rows import (
     PLACE,

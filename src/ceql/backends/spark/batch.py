@@ -1,0 +1,292 @@
+"""Matches over Spark DataFrames: rows are brought together and in order, then a session runs over them.
+
+Three plans:
+- `keys`: PARTITION BY brings the rows of one key to one task, and each task runs a session over its keys;
+- `shards`: the timeline is cut, and each task runs a session over one piece of it (see `shards`);
+- `single`: one task sees the whole stream.
+Either way a task reads Arrow batches and yields Arrow batches, holding one of each and the state of its session.
+
+Only columns that the query can see are read, and rows that satisfy none of its predicates are dropped in the
+JVM where the language allows it; that filter reaches the scan. Where it pays, rows are dropped as well that
+have no chance (see `pruning`). What is left is decided by the engine.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from contextlib import redirect_stdout, suppress
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own documentation writes it
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import DataType, DoubleType, FloatType
+
+from ceql.backends.spark import pruning, shards
+from ceql.backends.spark.predicates import quoted
+from ceql.backends.spark.query import STREAM, Prepared
+from ceql.backends.spark.worker import map_batches
+from ceql.engine.results.shared import (
+    BITS,
+    MATCHES,
+    NO_PLACE,
+    PLACES_PER_WORD,
+    lists,
+    may_share,
+    n_words,
+    shared_schema,
+)
+from ceql.errors import DataError
+from ceql.query import Query
+from ceql.syntax import plan as plans
+from ceql.syntax.ast import Consumption
+
+PlanName = Literal["auto", "keys", "shards", "single"]
+PLANS = ("auto", "keys", "shards", "single")
+
+LeftOut = Literal["none", "all", "far"]
+"""None; all if an event never occurs that every match needs; those that are far from such an event."""
+
+TASK = ("ceql.backends.spark.task", "recognise")
+
+MIN_CORES_FOR_SHARDS = 8
+"""With few cores one task is as good: rows are read twice to cut the timeline. Measured with two; eight is a guess."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """How a query is going to run over a DataFrame; `events` are the rows that satisfy a predicate.
+
+    `left_out` says which of them are left out because they have no chance, `why_not` why none are.
+    """
+
+    prepared: Prepared
+    plan: str
+    reason: str
+    events: DataFrame
+    n_shards: int
+    left_out: LeftOut
+    why_not: str
+
+    @property
+    def query(self) -> Query:
+        """The query, bound to the columns."""
+        return self.prepared.query
+
+
+def match(job: Job) -> DataFrame:
+    """Return the matches as a DataFrame; nothing runs before it is asked for."""
+    plan, shares_events = job.query.plan, _shares_events(job)
+    schema = from_arrow_schema(shared_schema(plan) if shares_events else job.prepared.schema, prefer_timestamp_ntz=True)
+    found = map_batches(arranged(job), schema, *TASK, job.query.text, **_task_options(job))
+    return _with_events(found, plan) if shares_events else found
+
+
+def _shares_events(job: Job) -> bool:
+    """Return whether tasks hand over each event once, and Spark puts it into all matches that have it."""
+    plan = job.query.plan
+    names = [*plan.result_schema.names, *(name for variable in plan.variables for name, _ in variable.attributes)]
+    # In text, even between backticks, Spark replaces ${...} by the value of a setting.
+    return job.prepared.shape == "matches" and may_share(plan) and not any("${" in name for name in names)
+
+
+def _with_events(found: DataFrame, query: plans.Plan) -> DataFrame:
+    """Return the rows of the shape "matches", given matches beside the events that they share."""
+    # PERF: Spark takes long to receive values, 0.6 us for the 22 of a match of Q1 of the paper, and copies what it has
+    # received in far less. As text because each call of a function takes the driver a millisecond, and there are many.
+    names, n_keys = lists(query), len(query.partition_by)
+    is_one_word = n_keys + n_words(query) == 1
+    each = f"explode({MATCHES}) AS c0" if is_one_word else f"inline({MATCHES})"
+    opened = found.selectExpr(*dict.fromkeys(names), each)
+    columns = [f"c{number}" for number in range(n_keys)]
+    is_ansi = found.sparkSession.conf.get("spark.sql.ansi.enabled") == "true"
+    # Before the variables, a match has its start and its end.
+    for number, (name, variable) in enumerate(zip(names, [None, None, *query.variables], strict=True)):
+        word = f"c{n_keys + number // PLACES_PER_WORD}"
+        place = f"int(shiftright({word}, {number % PLACES_PER_WORD * BITS}) & {NO_PLACE})"
+        columns.append(_item(name, place, variable, is_ansi=is_ansi))
+    shown = zip(columns, query.result_schema.names, strict=True)
+    return opened.selectExpr(*(f"{column} AS {quoted(name)}" for column, name in shown))
+
+
+def _item(name: str, place: str, variable: plans.Variable | None, *, is_ansi: bool) -> str:
+    """Return what takes an item from a list; Spark must know of a variable that always has an event that it has one."""
+    if variable is None or variable.multiplicity is plans.Multiplicity.OPTIONAL:
+        return f"get({name}, {place})"
+    if is_ansi:
+        # PERF: 0.03 us per match less than below. In ANSI mode an item of a list without NULLs is known to be none.
+        return f"{name}[{place}]"
+    nulls = ", ".join(f"NULL AS {quoted(attribute)}" for attribute, _ in variable.attributes)
+    return f"coalesce(get({name}, {place}), struct({nulls}))"
+
+
+def _task_options(job: Job) -> dict[str, Any]:
+    """Return the options of `task.recognise`."""
+    window = job.query.plan.window
+    is_measured = isinstance(window, plans.AttributeWindow) and window.attribute == job.prepared.order[0]
+    return {
+        "keys": job.query.plan.partition_by,
+        "required": None if is_measured else job.prepared.order[0],
+        "halo_column": shards.HALO if job.plan == "shards" else None,
+        "shape": job.prepared.shape,
+        "type_column": job.prepared.type_column,
+        "time_column": job.query.time_column,
+        "order_by": job.query.order_by,
+        "stream_column": STREAM if job.prepared.is_merged else None,
+        "id_columns": job.prepared.id_columns,
+        "shares_events": _shares_events(job),
+    }
+
+
+def planned(prepared: Prepared, plan: PlanName, *, prune: bool | None = None) -> Job:
+    """Return the plan for a query over DataFrames; `DataError` if what was asked for is not possible."""
+    if plan not in PLANS:
+        raise ValueError(f"unknown plan {plan!r}: choose one of {', '.join(PLANS)}")
+    frame = prepared.frame
+    chosen, reason = _choice(prepared.query.plan, plan, frame)
+    for name in prepared.query.plan.partition_by:
+        frame = frame.where(F.col(quoted(name)).isNotNull())
+    if prepared.row_filter is not None:
+        frame = frame.where(prepared.row_filter)
+    n_shards = int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    if chosen == "shards" and n_shards == 1:
+        chosen, reason = "single", "spark.sql.shuffle.partitions = 1 leaves one shard"
+    return Job(prepared, chosen, reason, frame, n_shards, *_left_out(prepared, prune=prune))
+
+
+def _left_out(prepared: Prepared, *, prune: bool | None) -> tuple[LeftOut, str]:
+    """Return which rows are left out because they have no chance, and why none are."""
+    if prune is False:
+        return "none", "that was asked for"
+    why_not = pruning.why_not_possible(prepared)
+    if prune is None:
+        why_not = why_not or pruning.why_not_cheap(prepared)
+        return ("all", "") if why_not is None else ("none", why_not)
+    if why_not is not None:
+        raise DataError(f"prune=True is not possible: {why_not}", "leave it out")
+    return "far", ""
+
+
+def arranged(job: Job) -> DataFrame:
+    """Return the rows brought to their tasks, and in order within each."""
+    events, window = job.events, job.query.plan.window
+    if job.left_out == "all":
+        events = pruning.all_or_none(job.prepared, events)
+    elif job.left_out == "far":
+        events = pruning.near_others(job.prepared, events)
+    if job.plan == "keys":
+        events = events.repartition(*(job.prepared.key_column(name) for name in job.query.plan.partition_by))
+    elif job.plan == "shards":
+        assert isinstance(window, plans.AttributeWindow)
+        events = shards.sharded(events, window, job.prepared.types[window.attribute], job.n_shards)
+    else:
+        events = events.repartition(1)
+    by = [_binary(F.col(quoted(name)), events.schema[name].dataType) for name in job.prepared.order]
+    if job.prepared.is_merged:
+        sources = job.query.plan.sources
+        by.append(F.array_position(F.array(*(F.lit(name) for name in sources)), F.col(STREAM)))
+    by += [F.col(quoted(name)) for name in job.prepared.ties]
+    by += [part for field in job.events.schema for part in _apart(F.col(quoted(field.name)), field.dataType)]
+    return events.sortWithinPartitions(*by)
+
+
+def _binary(column: Column, data_type: DataType) -> Column:
+    """Return a column that is ordered as the engine orders it, without regard to collations."""
+    return F.collate(column, "UTF8_BINARY") if data_type.simpleString().startswith("string collate") else column
+
+
+def _apart(column: Column, data_type: DataType) -> list[Column]:
+    """Return what tells values apart that Spark sorts as equal (-0.0 and 0.0, letters of a collation) or not at all."""
+    if isinstance(data_type, FloatType | DoubleType):
+        return [F.when(column == 0, column.cast("string"))]
+    if re.search(r"\b(float|double|map|collate)\b", data_type.simpleString()):
+        return [column.cast("string")]
+    return []
+
+
+def _choice(query: plans.Plan, plan: PlanName, events: DataFrame) -> tuple[str, str]:
+    """Return the plan to run and the reason; `DataError` if the one asked for is not possible."""
+    why_not = {"keys": _why_not_keys(query), "shards": _why_not_shards(query)}
+    if plan in why_not and why_not[plan] is not None:
+        raise DataError(f"plan='{plan}' is not possible: {why_not[plan]}", "leave the choice to plan='auto'")
+    if plan != "auto":
+        return plan, "it was asked for"
+    if why_not["keys"] is None:
+        return "keys", "partitions are independent"
+    n_cores = _n_cores(events)
+    if why_not["shards"] is None and n_cores >= MIN_CORES_FOR_SHARDS:
+        return "shards", f"{why_not['keys']}, and {n_cores} cores share the work"
+    if why_not["shards"] is None:
+        return "single", f"{why_not['keys']}, and shards are for {MIN_CORES_FOR_SHARDS} cores or more"
+    return "single", f"{why_not['keys']}; {why_not['shards']}"
+
+
+def _why_not_keys(query: plans.Plan) -> str | None:
+    if not query.partition_by:
+        return "the query has no PARTITION BY"
+    if query.consumption is Consumption.ANY:
+        return "CONSUME BY ANY makes partitions depend on one another"
+    return None
+
+
+def _why_not_shards(query: plans.Plan) -> str | None:
+    if query.partition_by:
+        return "the query has PARTITION BY"
+    if query.consumption is not Consumption.NONE:
+        return "CONSUME BY makes matches depend on all earlier ones"
+    if not isinstance(query.window, plans.AttributeWindow):
+        return "shards need WITHIN a time or the values of an attribute"
+    return None
+
+
+def _n_cores(events: DataFrame) -> int:
+    """Return how many tasks run at once; 1 through Spark Connect, which does not tell."""
+    with suppress(Exception):
+        return int(events.sparkSession.sparkContext.defaultParallelism)
+    return 1
+
+
+def described(job: Job) -> str:
+    """Return a job in words."""
+    keys = ", ".join(job.query.plan.partition_by)
+    how = {
+        "keys": f"rows are brought together by {keys}, and each task runs over its keys",
+        "shards": f"{job.n_shards} tasks each run over a piece of the timeline and the window before it",
+        "single": "one task runs over all rows",
+    }[job.plan]
+    ties = f"; what ties by {', '.join(job.prepared.ties)}" if job.prepared.ties else ""
+    return "\n".join(
+        [
+            f"plan: {job.plan}, because {job.reason}: {how}",
+            f"order: {', '.join(job.prepared.order)}{ties}",
+            f"columns read: {', '.join(name for name in job.events.columns if name != STREAM)}",
+            f"row filter: {_filter_in_words(job)}",
+            f"rows without a chance: {_pruning_in_words(job)}",
+        ]
+    )
+
+
+def _pruning_in_words(job: Job) -> str:
+    """Return which rows are left out for want of others."""
+    if job.left_out == "none":
+        return f"kept, because {job.why_not}"
+    if job.left_out == "all":
+        return "all are left out if an event does not occur at all that every match needs"
+    return "left out if an event is not near that every match needs; that reads the events twice"
+
+
+def _filter_in_words(job: Job) -> str:
+    """Return which rows are left out before they reach Python, and what of that the scan does."""
+    if job.prepared.row_filter is None:
+        return "none, every row is needed"
+    text = io.StringIO()
+    with redirect_stdout(text):
+        job.events.explain("formatted")
+    pushed = re.findall(r"(?:PushedFilters|PushedPredicates|DataFilters|Filters): \[(.*)\]", text.getvalue())
+    conditions = re.findall(r"^Condition : (.*)$", text.getvalue(), re.MULTILINE)
+    lines = ["rows that satisfy no predicate are left out"]
+    lines += [f"  in Spark: {condition}" for condition in conditions]
+    lines += [f"  in the scan: {filters or 'nothing'}" for filters in pushed[:1]] or ["  in the scan: nothing"]
+    return "\n".join(lines)

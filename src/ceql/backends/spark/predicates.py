@@ -1,0 +1,545 @@
+"""Predicates as Spark columns, with the meaning that `predicates.evaluate` gives them.
+
+Nothing here depends on the session: neither its time zone, nor ANSI mode (what could raise is a `try_`
+function), nor the collation of a column. A constant is turned into a value of the column's type, or into
+the cut between two of them, so that the column stays bare and comparisons reach the scan.
+
+Scans skip parts of a file by their statistics, and these do not know Spark's order of doubles: Parquet's
+leave NaN out, and its dictionaries tell -0.0 from 0.0. So `x > 1.0` alone would lose rows with NaN. It is
+written with NaN named, which no scan takes in; the row filter adds a weaker condition that scans can use.
+
+The row filter leaves out, and so lets rows through, what Spark cannot be asked safely or exactly:
+- an RLIKE that repeats a group, or is very long: Java's matcher recurses, and a string of some thousand
+  characters ends the JVM;
+- an RLIKE for which Java's matcher, which goes back where it has a choice, may take more than linear time;
+- arithmetic with hundreds of operands, which overflows the stack of Spark's optimizer;
+- a double compared with a number of another kind where the query knew of one kind: streams that hold the
+  attribute in different types were put together.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own documentation writes it
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import DecimalType
+
+from ceql.automaton.cea import Guard
+from ceql.automaton.lazy import Alphabet
+from ceql.automaton.needed import needed_guards
+from ceql.automaton.predicates import Event, evaluate
+from ceql.automaton.properties import sees_every_event
+from ceql.backends.spark.java_patterns import is_safe_in_java
+from ceql.engine.intake.classes import columns_of
+from ceql.engine.intake.numbers import stored_scale
+from ceql.query import Query
+from ceql.schema import Kind, kind_of
+from ceql.syntax import plan
+from ceql.syntax.times import NANOSECONDS_PER_DAY, nanoseconds, write_time
+
+MAX_OPERANDS = 100
+"""Operands of the longest arithmetic chain that is given to Spark, whose optimizer takes stack for each."""
+
+BINARY = "UTF8_BINARY"
+MAX_DIGITS = 38
+
+_OPPOSITES = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+_MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_OPERATIONS: dict[str, Callable[[Column, Column], Column]] = {
+    "+": F.try_add,
+    "-": F.try_subtract,
+    "*": F.try_multiply,
+    "/": F.try_divide,
+    "%": F.try_mod,
+}
+
+
+def row_conditions(
+    query: Query, type_column: str | None, types: Mapping[str, pa.DataType], *, stream_column: str | None = None
+) -> tuple[Column | None, tuple[Column, ...]]:
+    """Return the row filter, and conditions each of which some row of every match satisfies, as far as known.
+
+    The row filter is what every row satisfies that a match may need; None if all rows are needed.
+
+    Args:
+        query: the query; it says whether rows may be left out at all.
+        type_column: the column that holds event types; None if every event has its stream's name as type.
+        types: the columns of the DataFrame.
+        stream_column: the column that holds the names of streams, where there are several.
+    """
+    if sees_every_event(query.plan, query.automaton):
+        return None, ()
+    guards = Alphabet.of(query.automaton).guards
+    rows = Translation(type_column, types, stream_column)
+    parts = [(guard, part, own) for guard in guards for part, own in _by_attributes(query.plan, guard, rows)]
+    translations = [own for _, _, own in parts]
+    certain = [own.weakened(part, own.is_certain) for _, part, own in parts]
+    simple = [own.weakened(part, own.is_simple) for _, part, own in parts]
+    # PERF: a Column takes milliseconds to make, so those of the guards serve for both.
+    conditions = _conditions(translations, certain)
+    exact = _any_of(conditions)
+    at_scan = None if simple == certain else _any_of(_conditions(translations, simple))
+    of_guard: dict[Guard, list[Column | None]] = {}
+    for (guard, _, _), condition in zip(parts, conditions, strict=True):
+        of_guard.setdefault(guard, []).append(condition)
+    needed = [_any_of(of_guard[guard]) for guard in needed_guards(query.automaton)]
+    row_filter = exact if exact is None or at_scan is None else at_scan & exact
+    return row_filter, tuple(one for one in needed if one is not None)
+
+
+def predicate_column(
+    predicate: plan.Predicate,
+    type_column: str | None,
+    types: Mapping[str, pa.DataType],
+    *,
+    stream_column: str | None = None,
+) -> Column:
+    """Return a predicate as a boolean Column: TRUE, FALSE or NULL as `predicates.evaluate` says.
+
+    A row without an event type is of no type: then `HasType` is NULL. Without any column to read the
+    type from, all rows are of the type that is asked for.
+    """
+    return Translation(type_column, types, stream_column).condition(predicate)
+
+
+def _by_attributes(query: plan.Plan, guard: Guard, rows: Translation) -> Iterator[tuple[Guard, Translation]]:
+    """Yield guards that together ask what one asks, each with a translation that knows which attributes are NULL.
+
+    A type may have other attributes in one stream than in another: then there is a guard for each stream.
+    """
+    asked = next((one for one in guard if isinstance(one, plan.HasType)), None)
+    if asked is None:
+        yield guard, rows
+        return
+    streams = query.sources if asked.stream is None else (asked.stream,)
+    lacked = {stream: query.lacked_by(stream, asked.event_type) for stream in streams}
+    if len(set(lacked.values())) == 1:
+        yield guard, rows.without(lacked[streams[0]])
+        return
+    for stream in streams:
+        yield (guard - {asked}) | {plan.HasType(asked.event_type, stream)}, rows.without(lacked[stream])
+
+
+def _conditions(translations: list[Translation], predicates: list[plan.Predicate | None]) -> list[Column | None]:
+    pairs = zip(translations, predicates, strict=True)
+    return [None if predicate is None else one.condition(predicate) for one, predicate in pairs]
+
+
+def _any_of(conditions: list[Column | None]) -> Column | None:
+    known = [one for one in conditions if one is not None]
+    return _joined(known, operator.or_) if known and len(known) == len(conditions) else None
+
+
+@dataclass(frozen=True)
+class Translation:
+    """From predicates to columns of one DataFrame. A column that is not among `types` is NULL."""
+
+    type_column: str | None
+    types: Mapping[str, pa.DataType]
+    stream_column: str | None
+
+    def without(self, names: Collection[str]) -> Translation:
+        """Return a translation for rows in which some columns are NULL, whatever they hold."""
+        return replace(self, types={name: one for name, one in self.types.items() if name not in names})
+
+    def condition(self, predicate: plan.Predicate, *, is_negated: bool = False) -> Column:
+        """Return a predicate, or its negation, as a boolean Column.
+
+        Negation is carried to the leaves here, because Spark's optimizer would do it too, and turn
+        NOT x < 1 into an x >= 1 that does not name NaN.
+        """
+        if not columns_of(predicate):
+            value = evaluate(predicate, Event("", {}))
+            return F.lit(value if value is None else value is not is_negated).cast("boolean")
+        match predicate:
+            case plan.Not():
+                return self.condition(predicate.predicate, is_negated=not is_negated)
+            case plan.All() | plan.Any():
+                parts = [self.condition(part, is_negated=is_negated) for part in predicate.parts]
+                is_conjunction = isinstance(predicate, plan.All) is not is_negated
+                return _joined(parts, operator.and_ if is_conjunction else operator.or_)
+            case plan.Compare():
+                return self._compare(predicate, _OPPOSITES[predicate.operator] if is_negated else predicate.operator)
+            case plan.InSet():
+                return self._in_set(predicate, is_negated=is_negated)
+        column = self._leaf(predicate)
+        return ~column if is_negated else column
+
+    def _leaf(self, predicate: plan.Predicate) -> Column:
+        match predicate:
+            case plan.HasType():
+                return self._has_type(predicate)
+            case plan.IsNull():
+                value = self._value(predicate.value)
+                return F.lit(col=True) if value is None else value[0].isNull()
+            case plan.Matches():
+                value = self._value(predicate.value)
+                return _null() if value is None else F.collate(value[0], BINARY).rlike(predicate.regex)
+            case plan.Column():
+                value = self._value(predicate)
+                return _null() if value is None else value[0]
+        raise AssertionError(f"no rule for {type(predicate).__name__}")
+
+    def _has_type(self, predicate: plan.HasType) -> Column:
+        asked = [(self.type_column or self.stream_column, predicate.event_type), (self.stream_column, predicate.stream)]
+        parts = [F.col(quoted(name)) == _string(value) for name, value in asked if name and value is not None]
+        return _joined(parts, operator.and_) if parts else F.lit(col=True)
+
+    def _value(self, predicate: plan.Predicate) -> tuple[Column, pa.DataType] | None:
+        """Return a value with its type; None for what is NULL in every row."""
+        match predicate:
+            case plan.Column():
+                data_type = self.types.get(predicate.name)
+                is_null = data_type is None or pa.types.is_null(data_type)
+                return None if is_null else (F.col(quoted(predicate.name)), data_type)
+            case plan.Arithmetic() | plan.Negative():
+                return self._number(predicate)
+        holds, fails = self.condition(predicate), self.condition(predicate, is_negated=True)
+        return F.when(holds, F.lit(col=True)).when(fails, F.lit(col=False)), pa.bool_()
+
+    # Comparisons
+
+    def _compare(self, predicate: plan.Compare, sign: str) -> Column:
+        left, right = predicate.left, predicate.right
+        if predicate.as_doubles:
+            numbers = self._number(left), self._number(right)
+            doubles = [_as_double(one) for one in numbers if one is not None]
+            return _COMPARISONS[sign](*doubles) if len(doubles) == 2 else _null()
+        if not columns_of(left):
+            left, right, sign = right, left, _MIRRORED[sign]
+        value = self._value(left)
+        if not columns_of(right):
+            constant = evaluate(right, Event("", {}))
+            return _null() if value is None or constant is None else _compared_with_constant(*value, sign, constant)
+        other = self._value(right)
+        return _null() if value is None or other is None else _compared(*value, sign, *other)
+
+    def _in_set(self, predicate: plan.InSet, *, is_negated: bool) -> Column:
+        value = self._value(predicate.value)
+        if value is None:
+            return _null()
+        column, data_type = value
+        join = operator.and_ if is_negated else operator.or_
+        items = [item.value for item in predicate.items]
+        if kind_of(data_type) is Kind.FLOAT:
+            sign = "!=" if is_negated else "="
+            found = [_compared_with_constant(column, data_type, sign, item) for item in items]
+        else:
+            literals = [_literal(item, data_type) for item in items if _is_value_of(data_type, item)]
+            is_in = column.isin(literals) if literals else _where_present(column, truth=False)
+            found = [~is_in if is_negated else is_in]
+        return _joined([*found, *([_null()] if predicate.has_null or not found else [])], join)
+
+    # Arithmetic
+
+    def _number(self, predicate: plan.Predicate) -> tuple[Column, pa.DataType] | None:
+        """Return an operand as arithmetic takes it, a long or a double."""
+        if not columns_of(predicate):
+            constant = evaluate(predicate, Event("", {}))
+            is_double = isinstance(constant, float | Decimal)
+            data_type = pa.float64() if is_double else pa.int64()
+            return None if constant is None else (_literal(constant, data_type), data_type)
+        match predicate:
+            case plan.Arithmetic():
+                return self._arithmetic(predicate)
+            case plan.Negative():
+                value = self._number(predicate.value)
+                return None if value is None else (F.try_subtract(_literal(0, value[1]), value[0]), value[1])
+        value = self._value(predicate)
+        if value is None:
+            return None
+        is_integer = kind_of(value[1]) is Kind.INTEGER and plan.kind_of_predicate(predicate) is not Kind.FLOAT
+        return (value[0].cast("bigint"), pa.int64()) if is_integer else (_as_double(value), pa.float64())
+
+    def _arithmetic(self, predicate: plan.Arithmetic) -> tuple[Column, pa.DataType] | None:
+        operands = [self._number(operand) for operand in predicate.operands]
+        present = [one for one in operands if one is not None]
+        if len(present) < len(operands):
+            return None
+        result, data_type = present[0]
+        for sign, (operand, other_type) in zip(predicate.operators, present[1:], strict=True):
+            if sign == "/" or data_type != other_type:
+                result, operand = _as_double((result, data_type)), _as_double((operand, other_type))
+                data_type = pa.float64()
+            result = _OPERATIONS[sign](result, operand)
+            if data_type == pa.int64():
+                # Spark's optimizer would regroup a chain of + or *, which then overflows elsewhere; not across this.
+                result = result.bitwiseOR(_literal(0, data_type))
+        return result, data_type
+
+    # What may be left out of a filter
+
+    def weakened(
+        self, guard: Iterable[plan.Predicate], is_wanted: Callable[[plan.Predicate], bool]
+    ) -> plan.Predicate | None:
+        """Return a condition that holds wherever the guard does, made of the wanted leaves; None if none is left."""
+        parts = sorted(guard, key=lambda part: (not isinstance(part, plan.HasType), repr(part)))
+        return _weakened(plan.All(tuple(parts)), is_wanted, is_negated=False)
+
+    def is_certain(self, leaf: plan.Predicate) -> bool:
+        """Whether Spark can be asked a leaf: its answer is exact, and asking is safe."""
+        return all(self._is_certain(part) for part in _within(leaf))
+
+    def _is_certain(self, part: plan.Predicate) -> bool:
+        match part:
+            case plan.HasType():
+                return self.type_column is not None or self.stream_column is not None
+            case plan.Matches():
+                return is_safe_in_java(part.regex)
+            case plan.Arithmetic():
+                return len(part.operands) <= MAX_OPERANDS
+            case plan.Compare(as_doubles=False) if columns_of(part.left) and columns_of(part.right):
+                values = [self._value(one) for one in (part.left, part.right)]
+                kinds = {kind_of(value[1]) for value in values if value is not None}
+                return Kind.FLOAT not in kinds or len(kinds) == 1
+        return True
+
+    def is_simple(self, leaf: plan.Predicate) -> bool:
+        """Whether a leaf is certain, and such that a scan takes it in without losing a row."""
+        bare = leaf.predicate if isinstance(leaf, plan.Not) else leaf
+        is_negated = bare is not leaf
+        match bare:
+            case plan.HasType() | plan.Column():
+                return self.is_certain(bare)
+            case plan.IsNull(value=plan.Column()):
+                return True
+            case plan.InSet(value=plan.Column() as column):
+                return not bare.has_null and not (is_negated and self._is_float(column))
+            case plan.Compare(as_doubles=False):
+                left, sign, right = bare.left, bare.operator, bare.right
+                if not columns_of(left):
+                    left, sign, right = right, _MIRRORED[sign], left
+                if not isinstance(left, plan.Column) or columns_of(right):
+                    return False
+                return sign in ("=", "<", "<=") or not self._is_float(left)
+        return False
+
+    def _is_float(self, column: plan.Column) -> bool:
+        data_type = self.types.get(column.name)
+        return data_type is not None and kind_of(data_type) is Kind.FLOAT
+
+
+def _weakened(
+    predicate: plan.Predicate, is_wanted: Callable[[plan.Predicate], bool], *, is_negated: bool
+) -> plan.Predicate | None:
+    match predicate:
+        case plan.Not():
+            return _weakened(predicate.predicate, is_wanted, is_negated=not is_negated)
+        case plan.All() | plan.Any():
+            parts = [_weakened(part, is_wanted, is_negated=is_negated) for part in predicate.parts]
+            kept = tuple(part for part in parts if part is not None)
+            if isinstance(predicate, plan.All) is not is_negated:
+                return plan.All(kept) if kept else None
+            return plan.Any(kept) if len(kept) == len(parts) else None
+        case plan.Compare() if is_negated:
+            leaf: plan.Predicate = plan.Compare(
+                predicate.left, _OPPOSITES[predicate.operator], predicate.right, predicate.as_doubles
+            )
+        case _:
+            leaf = plan.Not(predicate) if is_negated else predicate
+    return leaf if is_wanted(leaf) else None
+
+
+def _within(predicate: plan.Predicate) -> Iterator[plan.Predicate]:
+    """Yield a predicate and all its parts."""
+    yield predicate
+    parts: tuple[plan.Predicate, ...] = ()
+    match predicate:
+        case plan.Compare():
+            parts = (predicate.left, predicate.right)
+        case plan.InSet() | plan.Matches() | plan.IsNull() | plan.Negative():
+            parts = (predicate.value,)
+        case plan.Not():
+            parts = (predicate.predicate,)
+        case plan.All() | plan.Any():
+            parts = predicate.parts
+        case plan.Arithmetic():
+            parts = predicate.operands
+    for part in parts:
+        yield from _within(part)
+
+
+def _joined(columns: Sequence[Column], join: Callable[[Column, Column], Column]) -> Column:
+    """Return columns joined as a balanced tree: Spark takes stack for each level."""
+    while len(columns) > 1:
+        pairs = [columns[at : at + 2] for at in range(0, len(columns), 2)]
+        columns = [join(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
+    return columns[0]
+
+
+def _null() -> Column:
+    return F.lit(None).cast("boolean")
+
+
+def _where_present(column: Column, *, truth: bool) -> Column:
+    return F.when(column.isNotNull(), F.lit(truth))
+
+
+def _as_double(value: tuple[Column, pa.DataType]) -> Column:
+    return value[0] if value[1] == pa.float64() else value[0].cast("double")
+
+
+def quoted(name: str) -> str:
+    """Return a column's name as `F.col` takes it, whatever characters it has."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+# Constants
+
+
+def _literal(value: Any, data_type: pa.DataType) -> Column:
+    """Return a constant as a literal of a column's type, of which it must be a value."""
+    match kind_of(data_type):
+        case Kind.STRING:
+            return _string(value)
+        case Kind.BOOLEAN:
+            return F.lit(value)
+        case Kind.TIMESTAMP | Kind.LOCAL_TIMESTAMP | Kind.DATE:
+            # The text names the zone where there is one. A datetime would be read in the zone of this process.
+            value = write_time(value, kind_of(data_type))
+        case Kind.DECIMAL:
+            value = _decimal(_stored(value, data_type), data_type.scale)
+        case Kind.FLOAT:
+            value = float(value)
+        case Kind.INTEGER:
+            value = int(value)
+    return F.lit(value).cast(from_arrow_type(data_type, prefer_timestamp_ntz=True))
+
+
+def _string(value: str) -> Column:
+    return F.collate(F.lit(value), BINARY)
+
+
+def _is_value_of(data_type: pa.DataType, constant: Any) -> bool:
+    """Whether some value of the type equals the constant."""
+    kind = kind_of(data_type)
+    return bool(_least_from(constant, data_type) == constant) if kind.is_numeric or kind.is_time else True
+
+
+def _stored(constant: Any, data_type: pa.DataType) -> int:
+    """Return the least integer that stands, in the type's units, for at least the constant."""
+    scale = 10**data_type.scale if pa.types.is_decimal(data_type) else stored_scale(data_type)
+    assert scale is not None
+    return math.ceil(Fraction(constant) * scale)
+
+
+def _decimal(units: int, scale: int) -> Decimal:
+    """Return units of 10^-scale; arithmetic would round to the context's precision."""
+    return Decimal((int(units < 0), tuple(int(digit) for digit in str(abs(units))), -scale))
+
+
+def _least_from(constant: Any, data_type: pa.DataType) -> Any:
+    """Return the least value of a type of numbers or times that is not below a constant; None if all are."""
+    if pa.types.is_floating(data_type):
+        return _least_float_from(constant, np.float32 if data_type == pa.float32() else np.float64)
+    if kind_of(data_type).is_time:
+        moment = _stored(constant, data_type) / stored_scale(data_type)  # type: ignore[operator]
+        return moment if moment < nanoseconds(date.max) + NANOSECONDS_PER_DAY else None
+    is_decimal = pa.types.is_decimal(data_type)
+    above = 10**data_type.precision if is_decimal else 2 ** (data_type.bit_width - 1)
+    units = max(1 - above if is_decimal else -above, _stored(constant, data_type))
+    if units >= above:
+        return None
+    return _decimal(units, data_type.scale) if is_decimal else units
+
+
+def _least_float_from(constant: Any, number: type[Any]) -> float:
+    with np.errstate(over="ignore"):
+        try:
+            nearest = number(float(constant))
+        except OverflowError:
+            nearest = number(math.inf if constant > 0 else -math.inf)
+    return float(nearest if float(nearest) >= constant else np.nextafter(nearest, number(math.inf)))
+
+
+def _digits(data_type: pa.DataType) -> tuple[int, int]:
+    """Return how many digits a decimal or integer type has before and after the point."""
+    if pa.types.is_decimal(data_type):
+        return data_type.precision - data_type.scale, data_type.scale
+    return len(str(2 ** (data_type.bit_width - 1))), 0
+
+
+# Comparisons
+
+
+def _compared_with_constant(column: Column, data_type: pa.DataType, sign: str, constant: Any) -> Column:
+    kind = kind_of(data_type)
+    if not kind.is_numeric and not kind.is_time:
+        result: Column = _COMPARISONS[sign](column, _literal(constant, data_type))
+        return result
+    if isinstance(constant, float) and math.isnan(constant):
+        is_nan: Column = _COMPARISONS[sign](F.when(column.isNotNull(), F.isnan(column)), F.lit(col=True))
+        return is_nan
+    least = _least_from(constant, data_type)
+    if least is None:
+        return _where_present(column, truth=sign in ("<", "<=", "!="))
+    if least != constant:
+        if sign in ("=", "!="):
+            return _where_present(column, truth=sign == "!=")
+        sign = {"<=": "<", ">": ">="}.get(sign, sign)
+    if kind is Kind.FLOAT:
+        return _float_compared(column, sign, least, data_type)
+    whole: Column = _COMPARISONS[sign](column, _literal(least, data_type))
+    return whole
+
+
+def _float_compared(column: Column, sign: str, value: float, data_type: pa.DataType) -> Column:
+    """Return a comparison that scans either take in without losing -0.0, or do not take in because of NaN."""
+    if value == 0 and sign == "=":
+        return (column >= _literal(-0.0, data_type)) & (column <= _literal(0.0, data_type))
+    compared: Column = _COMPARISONS[sign](column, _literal(value, data_type))
+    return compared | F.isnan(column) if sign in (">", ">=", "!=") else compared
+
+
+def _compared(left: Column, left_type: pa.DataType, sign: str, right: Column, right_type: pa.DataType) -> Column:
+    """Return a comparison of two columns."""
+    kinds = {kind_of(left_type), kind_of(right_type)}
+    if Kind.DECIMAL in kinds and Kind.FLOAT not in kinds:
+        left, right = _alike(left, left_type, right, right_type)
+    if Kind.STRING in kinds:
+        left = F.collate(left, BINARY)
+    result: Column = _COMPARISONS[sign](left, right)
+    return result
+
+
+def _alike(left: Column, left_type: pa.DataType, right: Column, right_type: pa.DataType) -> tuple[Column, Column]:
+    """Return decimals (or integers) as two columns of one type, which order as they do.
+
+    Where no decimal has enough digits for both, they are pairs: the part before the point, and the rest.
+    """
+    digits = [_digits(left_type), _digits(right_type)]
+    whole, scale = max(one for one, _ in digits), max(one for _, one in digits)
+    if whole + scale <= MAX_DIGITS:
+        common = DecimalType(whole + scale, scale)
+        return left.cast(common), right.cast(common)
+    return _split(left, left_type, whole, scale), _split(right, right_type, whole, scale)
+
+
+def _split(column: Column, data_type: pa.DataType, whole: int, scale: int) -> Column:
+    """Return a number as a struct of its parts before and after the point, both with its sign."""
+    before, after = column, F.lit(0)
+    if _digits(data_type)[1]:
+        before = F.when(column >= F.lit(0), F.floor(column)).otherwise(F.ceil(column))
+        after = column % F.lit(Decimal(1))
+    parts = before.cast(DecimalType(whole, 0)), after.cast(DecimalType(scale, scale))
+    # A struct of NULLs would not be NULL.
+    return F.when(column.isNotNull(), F.struct(*parts))

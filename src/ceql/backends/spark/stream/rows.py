@@ -1,0 +1,163 @@
+"""Rows of a stream on their way: packed for their shard, kept as bytes, put in order, handed back to Spark."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ceql.backends.spark.times import in_utc
+
+TIME, SHARD = "__ceql_time", "__ceql_shard"
+PACKED_SHARD, PACKED_ROWS = "shard", "rows"
+"""Columns of packed rows. pandas, through which Spark hands them over, renames what begins with an underscore."""
+EVENTS, LATE, STATE_BYTES = "__ceql_events", "__ceql_late", "__ceql_state_bytes"
+METRICS = (EVENTS, LATE, STATE_BYTES)
+
+MAX_PACKED_ROWS = 1 << 16
+CHECKSUM_BYTES = 4
+
+
+def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield one row for the rows of each shard: its number and the rows as Arrow data.
+
+    So rows go to their shard in bulk and with their exact types: as pandas sees them, integers beside NULL are doubles.
+    The first shard is always among them, if only with no rows: it has a state in every stream that has begun.
+    """
+    waiting: list[pa.RecordBatch] = []
+    yield pa.record_batch([pa.array([0], pa.int32()), pa.array([b""], pa.binary())], names=[PACKED_SHARD, PACKED_ROWS])
+    for batch in batches:
+        if len(batch):
+            waiting.append(batch)
+        if sum(map(len, waiting)) >= MAX_PACKED_ROWS:
+            yield _packed(waiting)
+            waiting = []
+    if waiting:
+        yield _packed(waiting)
+
+
+def _packed(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    table = pa.Table.from_batches(batches)
+    shards = np.asarray(table[SHARD])
+    order = np.argsort(shards, kind="stable")
+    numbers, first = np.unique(shards[order], return_index=True)
+    rows = in_utc(table.drop_columns([SHARD]).take(order).combine_chunks())
+    ends = [*first[1:].tolist(), len(rows)]
+    blobs = [to_bytes(rows.slice(begin, end - begin)) for begin, end in zip(first.tolist(), ends, strict=True)]
+    return pa.record_batch(
+        [pa.array(numbers, pa.int32()), pa.array(blobs, pa.binary())], names=[PACKED_SHARD, PACKED_ROWS]
+    )
+
+
+def to_bytes(table: pa.Table) -> bytes:
+    """Return rows as bytes that `from_bytes` reads."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_table(table)
+    content: bytes = sink.getvalue().to_pybytes()
+    return zlib.crc32(content).to_bytes(CHECKSUM_BYTES, "little") + content
+
+
+def from_bytes(blobs: Iterable[bytes]) -> pa.Table | None:
+    """Return the rows of all blobs, None if there are none. ValueError if a blob is damaged."""
+    tables = [_table(memoryview(blob)) for blob in blobs]
+    return pa.concat_tables(tables) if tables else None
+
+
+def _table(blob: memoryview) -> pa.Table:
+    content = blob[CHECKSUM_BYTES:]
+    # Arrow itself takes a stream that is cut off between two batches for a whole one.
+    if int.from_bytes(blob[:CHECKSUM_BYTES], "little") != zlib.crc32(content):
+        raise ValueError(f"{len(blob)} bytes do not have their checksum")
+    return pa.ipc.open_stream(content).read_all()
+
+
+def micros_of(events: pa.Table) -> pa.ChunkedArray:
+    """Return the times of events, in microseconds."""
+    return events[TIME].cast(pa.timestamp("us", events[TIME].type.tz)).cast(pa.int64())
+
+
+def sort_keys(column: pa.ChunkedArray) -> list[pa.ChunkedArray]:
+    """Return columns that order rows as Spark does: NULL first, NaN last, a struct by its fields."""
+    keys = [column.is_valid()] if column.null_count else []
+    if pa.types.is_struct(column.type):
+        return [*keys, *(key for field in column.flatten() for key in sort_keys(field))]
+    if pa.types.is_nested(column.type):
+        return [*keys, _ranks(column)]
+    if pa.types.is_floating(column.type):
+        is_nan = pc.is_nan(column)
+        return [*keys, is_nan, pc.if_else(is_nan, pa.scalar(0.0, column.type), column)]
+    return [*keys, column]
+
+
+def _ranks(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return numbers that order lists as Spark does, and maps, which Spark does not order, in one fixed way."""
+    keys = [_rank_key(value) for value in column.to_pylist()]
+    number_of = {key: number for number, key in enumerate(sorted(set(keys)))}
+    return pa.chunked_array([pa.array([number_of[key] for key in keys], pa.int64())])
+
+
+def _rank_key(value: Any) -> tuple[Any, ...]:
+    if value is None:
+        return (0,)
+    if isinstance(value, dict):
+        return (1, *map(_rank_key, value.values()))
+    if isinstance(value, list | tuple):
+        return (1, *map(_rank_key, value))
+    if isinstance(value, float):
+        return (1, math.isnan(value), 0.0 if math.isnan(value) else value)
+    return (1, value)
+
+
+def sign_of_zero(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return what tells the two zeros apart, which are equal to all that sorts."""
+    return pc.if_else(pc.equal(column, 0.0), column.cast(pa.float64()).cast(pa.string()), pa.scalar(None, pa.string()))
+
+
+def to_frame(batch: pa.RecordBatch) -> pd.DataFrame:
+    """Return a batch as pandas holds it without loss: objects where its own types have no NULL."""
+    columns = {name: _to_series(column) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
+    frame = pd.DataFrame(columns)
+    for name in METRICS:
+        frame[name] = pd.Series([None] * len(frame), dtype=object)
+    return frame
+
+
+def _to_series(column: pa.Array) -> pd.Series:
+    if pa.types.is_floating(column.type):
+        # Elsewhere pandas takes NaN for NULL.
+        return pd.Series(pd.arrays.ArrowExtensionArray(column))
+    is_plain = pa.types.is_integer(column.type) or pa.types.is_timestamp(column.type)
+    if is_plain and not column.null_count:
+        return column.to_pandas()
+    values = column.to_pylist()
+    if _has_maps(column.type):
+        values = [_with_dicts(value, column.type) for value in values]
+    return pd.Series(values, dtype=object)
+
+
+def _has_maps(data_type: pa.DataType) -> bool:
+    """Return whether a type is a map or contains one."""
+    is_nested = pa.types.is_nested(data_type)
+    return pa.types.is_map(data_type) or (is_nested and any(_has_maps(field.type) for field in _fields(data_type)))
+
+
+def _with_dicts(value: Any, data_type: pa.DataType) -> Any:
+    """Return a value with dicts for maps, as Spark wants them, which Arrow gives as lists of pairs."""
+    if value is None or not _has_maps(data_type):
+        return value
+    if pa.types.is_map(data_type):
+        return {key: _with_dicts(item, data_type.item_type) for key, item in value}
+    if pa.types.is_struct(data_type):
+        return {field.name: _with_dicts(value[field.name], field.type) for field in _fields(data_type)}
+    return [_with_dicts(item, data_type.value_type) for item in value]
+
+
+def _fields(data_type: pa.DataType) -> list[pa.Field]:
+    return [data_type.field(number) for number in range(data_type.num_fields)]

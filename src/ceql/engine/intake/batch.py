@@ -1,0 +1,190 @@
+"""Arrow data to batches that the engine can run over: columns checked, streams merged, time in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ceql.engine.intake.text import check_text
+from ceql.errors import DataError, did_you_mean, listing
+from ceql.schema import Kind, half_told, kind_of, table_of_dicts
+
+IntArray = np.ndarray[Any, np.dtype[Any]]
+
+MAX_ROWS = 1 << 20
+"""Rows of the batches that a table is cut into."""
+
+
+@dataclass
+class Batch:
+    """Rows of the merged stream; `streams` numbers each row's stream where there are several."""
+
+    table: pa.RecordBatch
+    streams: IntArray | None = None
+
+
+def read(events: object, like: pa.Schema | None = None) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Return the schema and the record batches of whatever holds events of one stream.
+
+    Dicts have no types: `like` gives those of the batches before.
+    """
+    if isinstance(events, Sequence) and not isinstance(events, str | bytes):
+        if events and all(isinstance(one, pa.RecordBatch) for one in events):
+            return events[0].schema, iter(events)
+        table = table_of_dicts(events, like)
+        return table.schema, _cut(table)
+    if isinstance(events, pa.RecordBatch):
+        return events.schema, iter([events])
+    if isinstance(events, pa.Table):
+        return events.schema, _cut(events)
+    if isinstance(events, pa.RecordBatchReader):
+        return events.schema, iter(events)
+    if hasattr(events, "__arrow_c_stream__"):
+        reader = _reader(events)
+        return reader.schema, iter(reader)
+    raise DataError(
+        f"cannot read events from {type(events).__name__}",
+        "give a pyarrow table or reader, a pandas or polars frame, or a list of dicts",
+    )
+
+
+def _reader(events: object) -> pa.RecordBatchReader:
+    """Return what reads events from an object that hands over Arrow streams."""
+    if hasattr(events, "sparkSession"):
+        raise DataError("the events are a DataFrame of Spark", "use ceql.spark.match, or ceql.match with df.toArrow()")
+    try:
+        return pa.RecordBatchReader.from_stream(events)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise DataError(f"cannot read events from {type(events).__name__}: {error}") from error
+    except UnicodeEncodeError as error:
+        raise DataError(f"cannot read events from {type(events).__name__}: {half_told(error)}") from None
+
+
+def _cut(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    yield from table.to_batches(max_chunksize=MAX_ROWS)
+
+
+def stream_of(tables: Mapping[str, object], name: str) -> object:
+    """Return the events of a stream that FROM reads."""
+    if name not in tables:
+        known = listing(map(str, tables)) or "none"
+        raise DataError(f"FROM reads stream '{name}', which the events lack", f"they have {known}")
+    return tables[name]
+
+
+def split(events: object, stream_column: str, sources: Sequence[str]) -> tuple[pa.Table, IntArray]:
+    """Return a table without the column that names each row's stream, and the number of that stream in FROM."""
+    schema, batches = read(events)
+    table = pa.Table.from_batches(list(batches), schema).combine_chunks()
+    if stream_column not in table.column_names:
+        raise missing_column(stream_column, table.column_names)
+    names = table[stream_column].combine_chunks()
+    check_text(names, stream_column, 0)
+    numbers = pc.index_in(names, value_set=pa.array(sources, names.type))
+    if numbers.null_count:
+        name = names.filter(pc.is_null(numbers))[0]
+        raise DataError(f"column '{stream_column}' names a stream '{name}', but FROM reads {listing(sources)}")
+    return table.drop_columns([stream_column]), np.asarray(numbers)
+
+
+def merged(
+    tables: Mapping[str, object],
+    sources: Sequence[str],
+    order_of: Callable[[pa.Schema], Sequence[str]],
+    like: pa.Schema | None = None,
+) -> tuple[pa.Table, IntArray]:
+    """Return the streams in FROM as one table in time order, and the number of each row's stream.
+
+    `order_of` tells the columns that order it. Ties go by the order of FROM, then by row. A column that a stream lacks
+    is NULL in its rows.
+    """
+    parts, numbers = [], []
+    for number, name in enumerate(sources):
+        schema, batches = read(stream_of(tables, name), like)
+        part = pa.Table.from_batches(list(batches), schema)
+        parts.append(part)
+        numbers.append(np.full(len(part), number, np.int32))
+    try:
+        whole = pa.concat_tables(parts, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise unlike_columns(error) from error
+    streams, order = np.concatenate(numbers), order_of(whole.schema)
+    if not order:
+        raise DataError(
+            "several streams have no common order",
+            "name the attribute that orders them with time_column or order_by",
+        )
+    return in_order(whole, order, streams)
+
+
+def unlike_columns(error: object) -> DataError:
+    """Return the error of streams with columns of one name and different types."""
+    return DataError(
+        f"the columns of the streams do not fit together: {error}",
+        "a column that several streams have must be of one type in all: cast or rename it in one",
+    )
+
+
+def in_order(table: pa.Table, order: Sequence[str], streams: IntArray) -> tuple[pa.Table, IntArray]:
+    """Return rows sorted by some columns, NULL first as Spark does; what they leave equal keeps its order."""
+    by = []
+    for name in order:
+        if name not in table.column_names:
+            raise missing_column(name, table.column_names)
+        by += [table[name].is_valid(), _sortable(table[name])] if table[name].null_count else [_sortable(table[name])]
+    # Rows that are equal in all columns keep their order by a last one, their number.
+    by.append(np.arange(len(table)))
+    keys = pa.table(by, [str(number) for number in range(len(by))])
+    indices = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names])
+    columns = [_taken(column, indices) for column in table.columns]
+    return pa.table(columns, schema=table.schema), streams[indices.to_numpy()]
+
+
+def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column as a type that Arrow can sort; decimals of less than 128 bits it sorts wrongly."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_decimal(column.type) and column.type.bit_width < 128:
+        return column.cast(pa.decimal128(column.type.precision, column.type.scale))
+    return column.cast(pa.float32()) if pa.types.is_float16(column.type) else column
+
+
+def _taken(column: pa.ChunkedArray, indices: pa.Array) -> pa.ChunkedArray:
+    """Return some rows of a column; from views Arrow cannot take any."""
+    if pa.types.is_string_view(column.type):
+        return column.cast(pa.large_string()).take(indices).cast(column.type)
+    if pa.types.is_binary_view(column.type):
+        return column.cast(pa.large_binary()).take(indices).cast(column.type)
+    return column.take(indices)
+
+
+def check_names(schema: pa.Schema) -> None:
+    """Refuse events with two columns of one name."""
+    for name in schema.names:
+        if schema.names.count(name) > 1:
+            raise DataError(f"the events have several columns '{name}'", "rename all but one")
+
+
+def check_type_column(type_column: str, schema: pa.Schema) -> None:
+    """Refuse events without the column that tells their types, or with one that cannot."""
+    if type_column not in schema.names:
+        raise DataError(
+            f"the events have no type column '{type_column}'",
+            "name it with type_column, or give type_column=None if every event has its stream's name as type",
+        )
+    data_type = schema.field(type_column).type
+    if kind_of(data_type) not in (Kind.STRING, Kind.UNKNOWN):
+        raise DataError(f"the type column '{type_column}' is of type {data_type}, not string")
+
+
+def missing_column(name: str, names: Iterable[str]) -> DataError:
+    """Return the error of a column that the events lack."""
+    known = list(names)
+    return DataError(
+        f"the events have no column '{name}'", did_you_mean(name, known) or f"columns are {listing(known)}"
+    )

@@ -1,0 +1,406 @@
+"""Values of columns in few classes, which the predicates of a query cannot tell apart.
+
+They are codes of a dictionary, intervals between the constants that numbers are compared with, the constants that
+strings are compared with, or what predicates give that are computed for all rows. What a class satisfies is asked
+of `predicates.evaluate`, with one value of the class, so the meaning of predicates is written once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ceql.automaton.predicates import Event, evaluate, truth
+from ceql.engine.intake import vectors
+from ceql.engine.intake.fold import StringTable, classify_numbers, classify_strings
+from ceql.engine.intake.numbers import (
+    float_cuts,
+    in_units,
+    integer_cuts,
+    is_piecewise,
+    number_constants,
+    stored_numbers,
+    stored_scale,
+)
+from ceql.schema import Kind
+from ceql.syntax import patterns, plan
+
+IntArray = np.ndarray[Any, np.dtype[Any]]
+Classes = tuple[IntArray, IntArray | None, list[int]]
+"""Each row's class, or its code and each code's class; and for each class the predicates that hold, as bits."""
+
+TYPE = "\0type"
+"""Stands for the event's type and stream among the columns that predicates read."""
+
+MAX_COMPUTED = 10
+"""Predicates of one stage that are computed for all rows: each doubles the classes."""
+
+MAX_COMBINATIONS = 1 << 14
+"""Combinations of classes that are decided before they are met; beyond this only those that occur are."""
+
+
+@dataclass
+class Columns:
+    """The columns of one batch, as the predicates see them.
+
+    Args:
+        arrays: each attribute's values.
+        types: the event types, or the one type of all events.
+        streams: the number of each event's stream among `stream_names`, or None for one stream.
+    """
+
+    arrays: dict[str, pa.Array]
+    types: pa.Array | str
+    streams: IntArray | None = None
+    stream_names: tuple[str, ...] = ()
+
+
+def columns_of(predicate: plan.Predicate) -> frozenset[str]:
+    """Return the columns that a predicate reads."""
+    match predicate:
+        case plan.HasType():
+            return frozenset((TYPE,))
+        case plan.Column():
+            return frozenset((predicate.name,))
+        case plan.Constant():
+            return frozenset()
+        case plan.Compare():
+            return columns_of(predicate.left) | columns_of(predicate.right)
+        case plan.InSet() | plan.Matches() | plan.IsNull() | plan.Negative():
+            return columns_of(predicate.value)
+        case plan.Not():
+            return columns_of(predicate.predicate)
+        case plan.All() | plan.Any():
+            return frozenset().union(*(columns_of(part) for part in predicate.parts))
+        case plan.Arithmetic():
+            return frozenset().union(*(columns_of(operand) for operand in predicate.operands))
+    raise AssertionError(f"no rule for {type(predicate).__name__}")
+
+
+class Stage:
+    """The predicates that read one set of columns, nearly always a single one."""
+
+    def __init__(self, names: tuple[str, ...], predicates: list[plan.Predicate], needs: list[int]) -> None:
+        self.names = names
+        self.predicates = predicates
+        self.needs = needs
+        self._searches: dict[plan.Matches, plan.Column] = {}
+        self._evaluated = [plan.replaced(one, self._found) for one in predicates]
+        self._read = frozenset().union(*map(columns_of, self._evaluated))
+        self._last_holding: list[int] = []
+        self._dictionary: pa.Array | None = None
+        self._of_code: tuple[IntArray, list[int]] | None = None
+        self._strings: tuple[StringTable, list[int]] | None = None
+        self._numbers: dict[Any, tuple[IntArray, list[int]]] = {}
+        self._in_own_kind = [vectors.in_own_kind(one) for one in predicates]
+        self._computed_types: dict[str, pa.DataType] | None = None
+        self._is_computed = False
+        self._mixed = _Mixed.of(predicates) if len(names) > 1 and TYPE not in names else None
+
+    def classes(self, columns: Columns, n_rows: int) -> Classes:
+        """Return each row's class (or code, with each code's class), and what holds in each class."""
+        if self.names == (TYPE,):
+            return self._type_classes(columns, n_rows)
+        computed = self._computed_classes(columns, n_rows)
+        if computed is not None:
+            return computed
+        if self._mixed is not None:
+            classes, holding = self._mixed.classes(columns, n_rows)
+            return classes, None, self._same(holding)
+        if len(self.names) != 1:
+            return self._combined_classes(columns, n_rows)
+        array = columns.arrays[self.names[0]]
+        if pa.types.is_dictionary(array.type):
+            return self._code_classes(array, self._holding_of)
+        cuts = self._cuts(array.type)
+        if cuts is not None:
+            return _number_classes(array, *cuts)
+        constants = _string_constants(self.predicates)
+        if constants is not None and _is_plain_string(array.type):
+            return self._string_classes(array, constants, lambda value: Event("", {self.names[0]: value}))
+        return self._code_classes(_encoded(array), self._holding_of)
+
+    def _found(self, part: plan.Predicate) -> plan.Column | None:
+        """Return what stands for a search in a column: it is done for all values together."""
+        if not isinstance(part, plan.Matches) or not isinstance(part.value, plan.Column):
+            return None
+        column = plan.Column(f"{part.value.name}\0{part.regex}", Kind.BOOLEAN)
+        return self._searches.setdefault(part, column)
+
+    def _holding(self, event: Event) -> int:
+        """Return the predicates that an event satisfies, as bits."""
+        return sum(1 << index for index, one in enumerate(self._evaluated) if evaluate(one, event) is True)
+
+    def _same(self, holding: list[int]) -> list[int]:
+        """Return the list given last time if it is equal, so that tables made from it are kept."""
+        if holding != self._last_holding:
+            self._last_holding = holding
+        return self._last_holding
+
+    def _type_classes(self, columns: Columns, n_rows: int) -> Classes:
+        names = columns.stream_names or (None,)
+        if isinstance(columns.types, str):
+            classes = np.zeros(n_rows, np.int32)
+            holding = [self._holding(Event(columns.types, {}, name)) for name in names]
+            return (classes if columns.streams is None else columns.streams), None, self._same(holding)
+        if columns.streams is None:
+            wanted = [one.event_type for one in self.predicates if isinstance(one, plan.HasType)]
+
+            def to_event(value: str | None) -> Event:
+                return Event(value if value is not None else "\0", {}, names[0])
+
+            if _is_plain_string(columns.types.type):
+                return self._string_classes(columns.types, wanted, to_event)
+            encoded = _encoded(columns.types)
+            return self._code_classes(
+                encoded, lambda values: [self._holding(to_event(value)) for value in [*_values(values), None]]
+            )
+        codes, values = _codes(_encoded(columns.types))
+        holding = [self._holding(Event(value or "\0", {}, name)) for value in values for name in names]
+        return codes * len(names) + columns.streams, None, self._same(holding)
+
+    def _string_classes(self, array: pa.Array, constants: list[str], to_event: Callable[[Any], Event]) -> Classes:
+        """Return classes of plain strings: one per constant, one for all others, one for NULL."""
+        if self._strings is None:
+            table = StringTable(dict.fromkeys(constants))
+            other = max(constants, key=len, default="") + "\0"
+            holding = [self._holding(to_event(value)) for value in [*table.constants, other, None]]
+            self._strings = table, holding
+        table, holding = self._strings
+        return classify_strings(array, table), None, holding
+
+    def _holding_of(self, values: pa.Array) -> list[int]:
+        """Return what holds for each value of the stage's one column, and for NULL after the last."""
+        names, rows = self._rows(self.names[0], values)
+        # PERF: what is found in many values is the same for most of them; only where they are read themselves do rows
+        # differ.
+        distinct = rows if self.names[0] in names else list(set(rows))
+        holding = [self._holding(Event("", dict(zip(names, row, strict=True)))) for row in distinct]
+        if distinct is rows:
+            return holding
+        of_row = dict(zip(distinct, holding, strict=True))
+        return [of_row[row] for row in rows]
+
+    def _rows(self, name: str, values: pa.Array) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Return what predicates read of each value of a column, and of NULL: the value itself, what is found in it."""
+        read = {name: [*_values(values), None]} if name in self._read else {}
+        for search, found in self._searches.items():
+            if columns_of(search) == {name}:
+                read[found.name] = [*patterns.search(search.regex, values).to_pylist(), None]
+        return list(read), list(zip(*read.values(), strict=True))
+
+    def _code_classes(self, array: pa.DictionaryArray, holding_of: Callable[[pa.Array], list[int]]) -> Classes:
+        """Return classes of a dictionary's codes; the dictionary's values are looked at once."""
+        dictionary = array.dictionary
+        if self._of_code is None or self._dictionary is None or not dictionary.equals(self._dictionary):
+            numbers: dict[int, int] = {}
+            of_code = np.empty(len(dictionary) + 1, np.int32)
+            for code, held in enumerate(holding_of(dictionary)):
+                of_code[code] = numbers.setdefault(held, len(numbers))
+            self._dictionary, self._of_code = dictionary, (of_code, list(numbers))
+        of_code, holding = self._of_code
+        return _dictionary_codes(array), of_code, holding
+
+    def _computed_classes(self, columns: Columns, n_rows: int) -> Classes | None:
+        """Return classes by the predicates' own values, computed for all rows; None where that is not possible.
+
+        Nor is it done where the values of one column fall into few classes.
+        """
+        types = {name: columns.arrays[name].type for name in self.names}
+        if types != self._computed_types:
+            self._computed_types = types
+            is_piecewise = len(types) == 1 and self._cuts(next(iter(types.values()))) is not None
+            self._is_computed = not is_piecewise and all(vectors.can_evaluate(one, types) for one in self._in_own_kind)
+        if not self._is_computed or len(self.predicates) > MAX_COMPUTED:
+            return None
+        numbers = {name: _vector(columns.arrays[name]) for name in self.names}
+        classes = np.zeros(n_rows, np.int32)
+        for index, one in enumerate(self._in_own_kind):
+            truth = vectors.evaluate(one, numbers)
+            classes |= (truth.values & truth.is_valid).astype(np.int32) << index
+        return classes, None, self._same(list(range(1 << len(self.predicates))))
+
+    def _combined_classes(self, columns: Columns, n_rows: int) -> Classes:
+        """Return classes of rows by the values of several columns, each combination evaluated once."""
+        if not self.names:
+            return np.zeros(n_rows, np.int32), None, self._same([self._holding(Event("", {}))])
+        combined, n_combined = np.zeros(n_rows, np.int64), 1
+        encoded = [(name, _encoded(columns.arrays[name])) for name in self.names]
+        coded = [(_dictionary_codes(array), *self._rows(name, array.dictionary)) for name, array in encoded]
+        for codes, _, values in coded:
+            if n_combined * len(values) >= 2**63:
+                distinct, combined = np.unique(combined, return_inverse=True)
+                combined, n_combined = combined.reshape(-1), len(distinct)
+            combined = combined * len(values) + codes
+            n_combined *= len(values)
+        distinct, first_row, of_row = np.unique(combined, return_index=True, return_inverse=True)
+        numbers: dict[int, int] = {}
+        of_distinct = np.empty(len(distinct), np.int32)
+        for index, row in enumerate(first_row.tolist()):
+            attributes = {
+                name: value
+                for codes, names, values in coded
+                for name, value in zip(names, values[codes[row]], strict=True)
+            }
+            of_distinct[index] = numbers.setdefault(self._holding(Event("", attributes)), len(numbers))
+        return of_distinct[of_row.reshape(-1)], None, self._same(list(numbers))
+
+    def _cuts(self, data_type: pa.DataType) -> tuple[IntArray, list[int]] | None:
+        """Return the numbers at which some predicate's value may change, and what holds between them."""
+        if data_type not in self._numbers:
+            scale = stored_scale(data_type)
+            predicates = None if scale is None else [in_units(one, scale) for one in self.predicates]
+            if predicates is None or not all(is_piecewise(one) for one in predicates):
+                return None
+            constants = [value for one in predicates for value in number_constants(one)]
+            is_float = pa.types.is_floating(data_type)
+            cuts = sorted({cut for value in constants for cut in (float_cuts if is_float else integer_cuts)(value)})
+            lowest = -math.inf if is_float else (cuts[0] - 1 if cuts else 0)
+            samples = [lowest, *cuts, math.nan, None]
+            stage = Stage(self.names, predicates, self.needs)
+            holding = [stage._holding(Event("", {self.names[0]: sample})) for sample in samples]
+            self._numbers[data_type] = np.array(cuts, np.float64 if is_float else np.int64), holding
+        return self._numbers[data_type]
+
+
+class _Mixed:
+    """Predicates over several columns that consist of parts over one column each.
+
+    The parts are decided column by column; what they give together is asked once for each combination of classes,
+    of which there are few, not for each combination of values.
+    """
+
+    def __init__(self, predicates: list[plan.Predicate], parts: list[plan.Predicate]) -> None:
+        self._predicates = predicates
+        by_column: dict[str, list[plan.Predicate]] = {}
+        for part in parts:
+            (name,) = columns_of(part)
+            by_column.setdefault(name, []).append(part)
+        self._parts = list(by_column.values())
+        # A part that does not hold is FALSE or NULL, which NOT tells apart.
+        self._stages = [
+            Stage((name,), [*own, *map(plan.Not, own)], [0] * (2 * len(own))) for name, own in by_column.items()
+        ]
+        self._known: tuple[list[list[int]], IntArray, list[int]] | None = None
+
+    @classmethod
+    def of(cls, predicates: list[plan.Predicate]) -> _Mixed | None:
+        """Return how predicates are decided by their parts; None if some part reads several columns."""
+        parts = list(dict.fromkeys(part for one in predicates for part in _parts_by_column(one)))
+        return cls(predicates, parts) if all(len(columns_of(part)) == 1 for part in parts) else None
+
+    def classes(self, columns: Columns, n_rows: int) -> tuple[IntArray, list[int]]:
+        """Return each row's class, and for each class the predicates that hold, as bits."""
+        combined, n_combined = np.zeros(n_rows, np.int64), 1
+        holdings = []
+        for stage in self._stages:
+            classes, of_code, holding = stage.classes(columns, n_rows)
+            combined = combined * len(holding) + (classes if of_code is None else of_code[classes])
+            n_combined *= len(holding)
+            holdings.append(holding)
+        if n_combined > MAX_COMBINATIONS:
+            occurring, of_row = np.unique(combined, return_inverse=True)
+            of_combination, found = self._decided(occurring, holdings)
+            return of_combination[of_row.reshape(-1)], found
+        if self._known is None or any(now is not before for now, before in zip(holdings, self._known[0], strict=True)):
+            self._known = holdings, *self._decided(np.arange(n_combined), holdings)
+        return self._known[1][combined], self._known[2]
+
+    def _decided(self, combinations: IntArray, holdings: list[list[int]]) -> tuple[IntArray, list[int]]:
+        """Return the class of some combinations, and what holds in each class."""
+        numbers: dict[int, int] = {}
+        of_combination = np.empty(len(combinations), np.int32)
+        for index, combination in enumerate(combinations.tolist()):
+            truths: dict[plan.Predicate, bool | None] = {}
+            for own, holding in zip(reversed(self._parts), reversed(holdings), strict=True):
+                combination, held = divmod(combination, len(holding))
+                bits = holding[held]
+                for number, part in enumerate(own):
+                    is_false = bits >> (number + len(own)) & 1
+                    truths[part] = True if bits >> number & 1 else False if is_false else None
+            held_by = sum(1 << number for number, one in enumerate(self._predicates) if truth(one, truths) is True)
+            of_combination[index] = numbers.setdefault(held_by, len(numbers))
+        return of_combination, list(numbers)
+
+
+def _parts_by_column(predicate: plan.Predicate) -> Iterable[plan.Predicate]:
+    """Yield the largest parts of a predicate that read one column only, and those that cannot be divided."""
+    match predicate:
+        case plan.All() | plan.Any() if len(columns_of(predicate)) != 1:
+            for part in predicate.parts:
+                yield from _parts_by_column(part)
+        case plan.Not() if len(columns_of(predicate)) != 1:
+            yield from _parts_by_column(predicate.predicate)
+        case _:
+            yield predicate
+
+
+def _number_classes(array: pa.Array, cuts: IntArray, holding: list[int]) -> Classes:
+    """Return how many cuts each value has reached; NaN and NULL are the last two classes."""
+    values, is_valid = stored_numbers(array)
+    return classify_numbers(values, is_valid, cuts), None, holding
+
+
+def _vector(array: pa.Array) -> vectors.Vector:
+    values, is_valid = stored_numbers(array)
+    return vectors.Vector(values, is_valid if len(is_valid) else np.ones(len(values), np.bool_))
+
+
+def _is_plain_string(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_string(data_type) or pa.types.is_large_string(data_type))
+
+
+def _string_constants(predicates: list[plan.Predicate]) -> list[str] | None:
+    """Return the constants that strings are tested for equality with; None if other questions are asked."""
+    constants: list[str] = []
+    pending = list(predicates)
+    while pending:
+        one = pending.pop()
+        match one:
+            case plan.Compare(left=plan.Column(), operator="=" | "!=", right=plan.Constant()):
+                constants.append(one.right.value)  # type: ignore[attr-defined]
+            case plan.Compare(left=plan.Constant(), operator="=" | "!=", right=plan.Column()):
+                constants.append(one.left.value)  # type: ignore[attr-defined]
+            case plan.InSet(value=plan.Column()):
+                constants += [item.value for item in one.items]  # type: ignore[misc]
+            case plan.IsNull(value=plan.Column()):
+                pass
+            case plan.Not():
+                pending.append(one.predicate)
+            case plan.All() | plan.Any():
+                pending += one.parts
+            case _:
+                return None
+    return [constant for constant in constants if constant is not None]
+
+
+def _encoded(array: pa.Array) -> pa.DictionaryArray:
+    return array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+
+
+def _dictionary_codes(array: pa.DictionaryArray) -> IntArray:
+    """Return the codes, NULL as the one after the last."""
+    indices = array.indices
+    if indices.null_count:
+        indices = indices.cast(pa.int64()).fill_null(len(array.dictionary))
+    return np.asarray(indices).astype(np.int32, copy=False)
+
+
+def _codes(array: pa.DictionaryArray) -> tuple[IntArray, list[Any]]:
+    """Return codes and the value that each stands for."""
+    return _dictionary_codes(array), [*_values(array.dictionary), None]
+
+
+def _values(array: pa.Array) -> list[Any]:
+    """Return values as predicates take them; times in nanoseconds, because Python's are coarser and end in 9999."""
+    if not pa.types.is_timestamp(array.type) and not pa.types.is_date(array.type):
+        values: list[Any] = array.to_pylist()
+        return values
+    unit = int(1 / stored_scale(array.type))  # type: ignore[operator]
+    stored = array.view(pa.int32() if pa.types.is_date32(array.type) else pa.int64())
+    return [None if value is None else value * unit for value in stored.to_pylist()]

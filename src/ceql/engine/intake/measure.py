@@ -1,0 +1,176 @@
+"""What a window measures, and the check that it never runs backwards."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ceql.engine.intake.fold import first_decrease
+from ceql.engine.intake.numbers import stored_numbers, stored_scale
+from ceql.errors import DataError
+from ceql.schema import kind_of
+from ceql.syntax import plan
+
+IntArray = np.ndarray[Any, np.dtype[Any]]
+
+
+FLOAT_SCALE = 0.25
+FLOAT_SIZE = 1e308
+"""Doubles are measured in quarters, which loses nothing, and infinity as the greatest double: infinity is then at
+distance 0 from itself, and farther than any window from all others, whose distances stay below FLOAT_SIZE."""
+
+
+class Measure:
+    """What a window measures, as 64-bit integers or doubles that never decrease."""
+
+    def __init__(self, window: plan.EventsWindow | plan.AttributeWindow | None, schema: pa.Schema) -> None:
+        self.attribute: str | None = None
+        self.is_float = False
+        self.size: Any = None
+        self.last: Any = None
+        self._type = pa.int64()
+        self._first: int | None = None
+        self._wide: int | None = None
+        match window:
+            case plan.EventsWindow(count):
+                self.size = count
+            case plan.AttributeWindow(attribute, _, size):
+                self._measure(attribute, schema)
+                self._set_size(size)
+
+    def _measure(self, attribute: str, schema: pa.Schema) -> None:
+        self.attribute = attribute
+        data_type = schema.field(attribute).type
+        self._type = data_type.value_type if pa.types.is_dictionary(data_type) else data_type
+        if pa.types.is_null(self._type):
+            self._type = pa.int64()
+        self.is_float = pa.types.is_floating(self._type)
+
+    def _set_size(self, size: int | Decimal) -> None:
+        if self.is_float:
+            self.size = min(float(size) * FLOAT_SCALE, FLOAT_SIZE)
+            return
+        units = math.floor(Fraction(size) * _units(self._type))
+        if units < 2**63:
+            self.size = units
+        else:
+            # The kernel cannot measure by this. All events that there ever were are inside, or `_check_span` refuses.
+            self._wide = units
+
+    @classmethod
+    def ordering(cls, attribute: str, schema: pa.Schema) -> Measure | None:
+        """Return what checks that a column never decreases; None where its type has no order to check."""
+        kind = kind_of(schema.field(attribute).type)
+        if not (kind.is_numeric or kind.is_time):
+            return None
+        measure = cls(None, schema)
+        measure._measure(attribute, schema)
+        return measure
+
+    def of(self, part: pa.RecordBatch, first_row: int, among: IntArray | None = None) -> tuple[IntArray, IntArray]:
+        """Return each row's measure, and which rows have one (empty if all do); `among` some rows, if that is given."""
+        if self.attribute is None:
+            self.last = np.int64(first_row + len(part) - 1)
+            return np.arange(first_row, first_row + len(part), dtype=np.int64), np.empty(0, np.bool_)
+        column = part.column(self.attribute)
+        values, is_valid = self._numbers(column)
+        if self.is_float and np.isnan(values).any():
+            is_valid = ~np.isnan(values) & (is_valid if len(is_valid) else True)
+        if among is not None and len(among):
+            is_valid = is_valid & among if len(is_valid) else among
+        present = values[is_valid] if len(is_valid) else values
+        self._check_order(present, is_valid, first_row)
+        if self._wide is not None and len(present):
+            self._check_span(present, self._wide)
+        if len(present):
+            self.last = present[-1]
+        if self._wide is not None:
+            return np.arange(first_row, first_row + len(part), dtype=np.int64), is_valid
+        return values, is_valid
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether `of` gives numbers of rows, because the window is wider than anything that can be measured."""
+        return self._wide is not None
+
+    def now(self, n_events: int) -> Any:
+        """Return the last measure as `of` gave it, with so many events seen; None if there was none."""
+        return np.int64(n_events - 1) if self.counts_rows and self.last is not None else self.last
+
+    def _check_span(self, present: IntArray, size: int) -> None:
+        if self._first is None or self.last is None:
+            self._first = int(present[0] if self.last is None else self.last)
+        if int(present[-1]) - self._first > size:
+            shown = self._shown(self._first), self._shown(present[-1])
+            raise DataError(
+                f"WITHIN is too large to measure '{self.attribute}' from {shown[0]} to {shown[1]}",
+                "leave it out for a window without bound",
+            )
+
+    def stored(self, value: Any) -> Any:
+        """Return a value of the attribute as the window measures it."""
+        return self._numbers(pa.array([value], self._type))[0][0]
+
+    def _numbers(self, column: pa.Array) -> tuple[IntArray, IntArray]:
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if pa.types.is_null(column.type):
+            column = column.cast(self._type)
+        if not pa.types.is_decimal(column.type):
+            values, is_valid = stored_numbers(column)
+            if self.is_float:
+                greatest = np.finfo(np.float64).max
+                return np.clip(values * FLOAT_SCALE, -greatest, greatest), is_valid
+            # Unsigned integers are shifted, which leaves order and distances as they are.
+            return (values ^ np.int64(-(2**63)) if self._type == pa.uint64() else values), is_valid
+        width = column.type.bit_width // 64
+        words = np.frombuffer(column.buffers()[1], np.int64).reshape(-1, width)[column.offset :][: len(column)]
+        is_valid = pc.is_valid(column).to_numpy(zero_copy_only=False) if column.null_count else np.empty(0, np.bool_)
+        is_large = (words[:, 1:] != words[:, :1] >> 63).any(axis=1) & (is_valid if len(is_valid) else True)
+        if is_large.any():
+            value = column[int(np.flatnonzero(is_large)[0])]
+            raise DataError(f"a window cannot measure '{self.attribute}' = {value}: it has more than 18 digits")
+        return np.ascontiguousarray(words[:, 0]), is_valid
+
+    def _check_order(self, present: IntArray, is_valid: IntArray, first_row: int) -> None:
+        if not len(present):
+            return
+        last = present[0] if self.last is None else self.last
+        at = int(first_decrease(present, last))
+        if at >= 0:
+            row = np.flatnonzero(is_valid)[at] if len(is_valid) else at
+            self._refuse(row, last if at == 0 else present[at - 1], present[at], first_row)
+
+    def _refuse(self, at: Any, earlier: Any, later: Any, first_row: int) -> None:
+        raise DataError(
+            f"time runs backwards at row {first_row + int(at)}: "
+            f"'{self.attribute}' is {self._shown(later)} after {self._shown(earlier)}",
+            "sort the events, or ask for it: sort=True, --sort on the command line",
+        )
+
+    def _shown(self, value: Any) -> str:
+        """Return a measure as the column has it."""
+        if pa.types.is_timestamp(self._type) or pa.types.is_date(self._type):
+            stored = pa.int32() if pa.types.is_date32(self._type) else pa.int64()
+            return str(pa.array([int(value)], stored).view(self._type).cast(pa.string())[0])
+        if pa.types.is_decimal(self._type):
+            return str(Decimal(int(value)).scaleb(-self._type.scale))
+        if self.is_float:
+            return str(float(value) / FLOAT_SCALE)
+        return str(int(value) + 2**63 if self._type == pa.uint64() else value)
+
+
+def _units(data_type: pa.DataType) -> Any:
+    """Return how many stored units make one unit of a window's size (a nanosecond for times)."""
+    if pa.types.is_decimal(data_type):
+        return Fraction(10) ** data_type.scale
+    scale = Fraction(1) if data_type == pa.uint64() else stored_scale(data_type)
+    if scale is None:
+        raise DataError(f"a window cannot measure a column of type {data_type}")
+    return scale

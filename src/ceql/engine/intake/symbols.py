@@ -1,0 +1,174 @@
+"""Columns to one small integer per event, its symbol: which guards of the automaton hold.
+
+Guards are conjunctions, so they are decided column by column. For each column the values
+fall into few classes that its predicates cannot tell apart (`classes`). Starting from all
+guards, each column's class removes those that it refutes; the sets of guards that are left
+are numbered, and a table from (set, class) to set does the work, one look-up per column and
+event. The set after the last column is the symbol.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ceql.automaton.cea import Guard
+from ceql.engine.intake.classes import TYPE, Columns, Stage, columns_of
+from ceql.engine.intake.fold import fold, keep
+from ceql.syntax import plan
+
+IntArray = np.ndarray[Any, np.dtype[Any]]
+
+IRRELEVANT = 0
+"""The symbol of events that satisfy no guard."""
+
+MAX_TABLE = 1 << 14
+"""Entries of a table from (set, class) to set. Columns multiply the sets that are possible, so that beyond
+this only those that occur are looked at."""
+
+
+class SymbolEncoder:
+    """Turns record batches into symbols; numbers of symbols are given as they are met.
+
+    `masks[symbol]` has bit i set if guard i holds. They are a memo: dropping it and meeting the
+    symbols in another order changes no match.
+    """
+
+    def __init__(self, guards: tuple[Guard, ...]) -> None:
+        self.masks: list[int] = [0]
+        self._symbols: dict[int, int] = {0: IRRELEVANT}
+        self._all_guards = [(1 << len(guards)) - 1]
+        self._stages = _stages(guards)
+        self._tables: list[_Table | None] = [None] * len(self._stages)
+        self._nothing = np.zeros(0, np.int32)
+
+    def encode(self, columns: Columns, symbols: IntArray, rows: IntArray | None = None) -> int:
+        """Write each row's symbol to `symbols`; return how many were written.
+
+        Where `rows` is given, irrelevant rows are left out, and those that are not have their numbers written to it.
+        """
+        n_rows = len(symbols)
+        may_drop, rows = rows is not None, np.empty(n_rows, np.int32) if rows is None else rows
+        # A row's set of guards is sets[of_first[first[row]]].
+        first, of_first, sets = self._zeros(n_rows), np.zeros(1, np.int32), self._all_guards
+        for index, stage in enumerate(self._stages):
+            classes, of_code, holding = stage.classes(columns, n_rows)
+            if of_code is not None and len(sets) * len(of_code) > MAX_TABLE:
+                classes, of_code = of_code[classes], None
+            if len(sets) * len(holding) > MAX_TABLE:
+                first, sets = self._fold_what_occurs(of_first[first], classes, sets, index, holding)
+                of_first = np.arange(len(sets), dtype=np.int32)
+                continue
+            table = self._table(index, sets, holding, of_code)
+            if index == len(self._stages) - 1:
+                return int(keep(_frozen(first), of_first, _frozen(classes), table.next, may_drop, symbols, rows))
+            if index == 0:
+                first, of_first = classes, table.next[0]
+            else:
+                left = np.empty(n_rows, np.int32)
+                fold(_frozen(first), of_first, _frozen(classes), table.next, left)
+                first, of_first = left, np.arange(len(table.after), dtype=np.int32)
+            sets = table.after
+        of_first = self._numbered(sets)
+        every = np.arange(len(self.masks), dtype=np.int32).reshape(-1, 1)
+        return int(keep(_frozen(first), of_first, _frozen(self._zeros(n_rows)), every, may_drop, symbols, rows))
+
+    def _zeros(self, n_rows: int) -> IntArray:
+        if len(self._nothing) < n_rows:
+            self._nothing = np.zeros(n_rows, np.int32)
+        return self._nothing[:n_rows]
+
+    def _fold_what_occurs(
+        self, before: IntArray, classes: IntArray, sets: list[int], index: int, holding: list[int]
+    ) -> tuple[IntArray, list[int]]:
+        """Do a column's step for the pairs of set and class that some row has, where all pairs would be too many."""
+        pairs, of_row = np.unique(before.astype(np.int64) * len(holding) + classes, return_inverse=True)
+        refuted = _refuted(self._stages[index].needs, holding)
+        left = [sets[pair // len(holding)] & ~refuted[pair % len(holding)] for pair in pairs.tolist()]
+        numbers = {mask: number for number, mask in enumerate(dict.fromkeys(left))}
+        targets = np.array([numbers[mask] for mask in left], np.int32)
+        return targets[of_row.reshape(-1)], list(numbers)
+
+    def _numbered(self, masks: list[int]) -> IntArray:
+        """Return the symbols of some sets of guards, giving numbers to those that are new."""
+        for mask in masks:
+            if mask not in self._symbols:
+                self._symbols[mask] = len(self.masks)
+                self.masks.append(mask)
+        return np.array([self._symbols[mask] for mask in masks], np.int32)
+
+    def _table(self, index: int, sets: list[int], holding: list[int], of_code: IntArray | None) -> _Table:
+        table = self._tables[index]
+        if table is None or not table.is_for(sets, holding, of_code):
+            after, following = _refute(sets, self._stages[index].needs, holding)
+            if index == len(self._stages) - 1:
+                following = self._numbered(after)[following]
+            if of_code is not None:
+                following = np.ascontiguousarray(following[:, of_code])
+            table = self._tables[index] = _Table(sets, holding, of_code, after, following)
+        return table
+
+
+@dataclass
+class _Table:
+    """One column's step: from the sets `before` and the classes that `holding` describes to the sets `after`.
+
+    `next` is by class, or by code where codes have classes.
+    """
+
+    before: list[int]
+    holding: list[int]
+    of_code: IntArray | None
+    after: list[int]
+    next: IntArray
+
+    def is_for(self, before: list[int], holding: list[int], of_code: IntArray | None) -> bool:
+        """Whether this is the table for just these."""
+        return self.before is before and self.holding is holding and self.of_code is of_code
+
+
+def _frozen(array: IntArray) -> IntArray:
+    """Return a read-only view: Arrow's memory comes as such, and loops are compiled for one kind only."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _refute(sets: list[int], needs: list[int], holding: list[int]) -> tuple[list[int], IntArray]:
+    """Return the sets of guards left after a column, and the table from (set, class) to them.
+
+    `needs[i]` are the guards that need the column's predicate i; `holding[c]` has bit i set where
+    predicate i holds for class c.
+    """
+    numbers: dict[int, int] = {}
+    table = np.empty((len(sets), len(holding)), np.int32)
+    refuted = _refuted(needs, holding)
+    for row, before in enumerate(sets):
+        for column, mask in enumerate(refuted):
+            table[row, column] = numbers.setdefault(before & ~mask, len(numbers))
+    return list(numbers), table
+
+
+def _refuted(needs: list[int], holding: list[int]) -> list[int]:
+    """Return for each class the guards that it refutes."""
+    refuted = []
+    for satisfied in holding:
+        mask = 0
+        for index, guards in enumerate(needs):
+            if not satisfied >> index & 1:
+                mask |= guards
+        refuted.append(mask)
+    return refuted
+
+
+def _stages(guards: tuple[Guard, ...]) -> list[Stage]:
+    """Return one stage per set of columns that some predicate reads, the event type first."""
+    found: dict[frozenset[str], dict[plan.Predicate, int]] = {}
+    for number, guard in enumerate(guards):
+        for predicate in guard:
+            needing = found.setdefault(columns_of(predicate), {})
+            needing[predicate] = needing.get(predicate, 0) | 1 << number
+    order = sorted(found, key=lambda names: (names != {TYPE}, len(names), sorted(names)))
+    return [Stage(tuple(sorted(names)), list(found[names]), list(found[names].values())) for names in order]

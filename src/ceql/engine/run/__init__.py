@@ -1,0 +1,1 @@
+"""The automaton at work: kernel, arena, run state."""

@@ -1,0 +1,285 @@
+"""Checks what a snapshot says before any of it is used, because compiled code follows numbers wherever they point.
+
+The checksum tells damage. These checks tell content that no session has written: every index is inside of what it
+points into, and what the kernel takes for granted holds. They take one pass over the nodes and one over the pool.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ceql.automaton.cea import CEA
+from ceql.automaton.lazy import DetState
+from ceql.engine.compiled import compiled
+from ceql.engine.intake.keys import has_numbers
+from ceql.engine.run.arena import BOTTOM, END, UNION
+from ceql.engine.run.kernel import KEY, LIST_CAPACITY, N_CONTROL, N_EMITTED, N_NODES, N_POOL
+from ceql.engine.run.memo import START, Memo
+from ceql.engine.run.snapshot import Content
+from ceql.engine.run.state import members
+from ceql.errors import SnapshotError
+
+IntArray = np.ndarray[Any, np.dtype[Any]]
+
+MAX_COUNT = 2**62
+"""More than can be counted; sums of two still fit 64 bits."""
+
+
+def check_names(content: Content, start: DetState, automaton: CEA) -> None:
+    """Check the determinized states and the labels against those that the automaton can have."""
+    states = content["states"]
+    for parts in states:
+        named = [one for part in parts for one in part]
+        if len(parts) != len(start) or not all(type(one) is int and 0 <= one < automaton.n_states for one in named):
+            raise _forged("a state is none of the automaton's")
+    distinct = {DetState(*map(frozenset, parts)) for parts in states}
+    if len(distinct) != len(states) or DetState(*map(frozenset, states[START])) != start:
+        raise _forged("its states are not those of a session")
+    labels = [frozenset(label) for label in content["labels"]]
+    if len(set(labels)) != len(labels) or not set(labels) <= {one.label for one in automaton.transitions}:
+        raise _forged("its labels are not those of the query")
+
+
+def check_state(
+    content: Content,
+    memo: Memo,
+    *,
+    number: Any,
+    are_floats: list[bool],
+    counts_rows: bool,
+    key_types: list[pa.DataType],
+    rows: pa.Schema | None,
+) -> None:
+    """Check all else, once the memo knows the states and labels.
+
+    `number` is the type of the window's measure, `are_floats` tells it of each clock, `counts_rows` whether rows are
+    counted instead; `rows` is None where results show no events.
+    """
+    _check_counters(content, are_floats)
+    _check_arrays(content, memo, number, len(key_types))
+    _check_key_values(content, key_types)
+    if rows is not None:
+        _check_rows(content, rows)
+    _check_nodes(content, len(memo.labels), has_rows=rows is not None, counts_rows=counts_rows)
+
+
+def _check_counters(content: Content, are_floats: list[bool]) -> None:
+    """Check the numbers that are no arrays; there is a clock for each of `are_floats`."""
+    counters, last = content["counters"], content["last"]
+    if len(counters) != 3 or not all(type(one) is int and 0 <= one < MAX_COUNT for one in counters):
+        raise _forged("its counters do not count")
+    for time, may_be_float in zip(last, are_floats, strict=True):
+        is_number = type(time) is int or (may_be_float and type(time) is float)
+        is_time = is_number and not math.isnan(time) and (may_be_float or -(2**63) <= time < 2**63)
+        if time is not None and not is_time:
+            raise _forged("its clock shows no time")
+    moment, counts = content["ordinals"]
+    is_numbered = all(type(one) in (int, str) and type(count) is int and count >= 0 for one, count in counts)
+    if type(moment) not in (int, str) or not is_numbered:
+        raise _forged("the numbers of its matches are none")
+
+
+def _check_arrays(content: Content, memo: Memo, number: Any, n_key_columns: int) -> None:
+    """Check the run state, given the memo that knows its states and labels, and the type of the window's measure."""
+    n_nodes, n_lists, n_words = len(content["kind"]), len(content["list_length"]), len(content["active"])
+    n_keys, n_pool = len(content["key_from"]), len(content["pool"])
+    expected: dict[str, tuple[Any, tuple[int, ...]]] = {
+        "control": (np.int64, (N_CONTROL,)),
+        "active": (np.uint64, (n_words,)),
+        "list_nodes": (np.int32, (n_lists, LIST_CAPACITY)),
+        "list_length": (np.int32, (n_lists,)),
+        "kind": (np.int32, (n_nodes,)),
+        "link": (np.int32, (n_nodes,)),
+        "data": (np.int64, (n_nodes,)),
+        "start": (number, (n_nodes,)),
+        **{name: (np.int64, (n_keys,)) for name in ("key_from", "key_length", "key_room", "key_epoch", "key_events")},
+        "key_active": (np.uint64, (n_keys, n_words)),
+        "pool": (np.int32, (n_pool,)),
+    }
+    if n_key_columns:
+        expected["key_codes"] = (np.int64, (n_keys, n_key_columns))
+    elif n_keys:
+        raise _forged("it has keys, and the query has none")
+    for name, (data_type, shape) in expected.items():
+        array = content[name]
+        if not isinstance(array, np.ndarray) or array.dtype != data_type or array.shape != shape:
+            raise _forged(f"'{name}' has another type or shape")
+    if not 1 <= n_words <= memo.n_words:
+        raise _forged("it has more states than it names")
+    _check_control(content, n_nodes, n_keys, n_pool)
+    _check_lists(content, min(memo.size, n_lists), is_keyed=n_key_columns > 0)
+    _check_keys(content, memo.size)
+
+
+def _check_nodes(content: Content, n_labels: int, *, has_rows: bool, counts_rows: bool) -> None:
+    """Check the arena: children come before parents, rows are held, and no run begins later than now."""
+    n_events = content["counters"][0]
+    last = n_events - 1 if counts_rows else content["last"][0]
+    row_ids = content["row_ids"] if has_rows else np.empty(0, np.int64)
+    if len(content["kind"]) and last is None:
+        raise _forged("it has open matches before any time")
+    bad = _first_bad_node(
+        *(content[name] for name in ("kind", "link", "data", "start")),
+        content["start"].dtype.type(0 if last is None else last),
+        n_labels,
+        n_events,
+        row_ids,
+        has_rows,
+    )
+    if bad >= 0:
+        raise _forged(f"node {bad} is none")
+
+
+def _check_rows(content: Content, schema: pa.Schema) -> None:
+    """Check the rows that are kept, which must be there before nodes are checked."""
+    row_ids, rows = content["row_ids"], content["rows"]
+    is_typed = isinstance(row_ids, np.ndarray) and row_ids.dtype == np.int64 and row_ids.shape == (rows.num_rows,)
+    if not is_typed or not rows.schema.equals(schema):
+        raise _forged("the rows that it keeps are of another type")
+    is_ordered = bool((np.diff(row_ids) > 0).all()) if len(row_ids) else True
+    if not is_ordered or (len(row_ids) and not 0 <= row_ids[0] <= row_ids[-1] < content["counters"][0]):
+        raise _forged("the rows that it keeps are not in order")
+
+
+def _check_key_values(content: Content, types: list[pa.DataType]) -> None:
+    """Check the values that codes of keys stand for, given the types of the columns that make a key."""
+    for index, data_type in enumerate(types):
+        values, codes = content[f"key_values_{index}"]["value"], content["key_codes"][:, index]
+        if values.type != data_type or values.null_count:
+            raise _forged("the values of its keys are of another type")
+        if has_numbers(data_type):
+            if len(values):
+                raise _forged("it names keys that are numbers")
+        elif len(codes) and not 0 <= codes.min() <= codes.max() < len(values):
+            raise _forged("a key has no value")
+
+
+def _check_control(content: Content, n_nodes: int, n_keys: int, n_pool: int) -> None:
+    control = content["control"]
+    expected = np.zeros(N_CONTROL, np.int64)
+    expected[N_NODES], expected[N_POOL] = n_nodes, n_pool
+    key, n_emitted = int(control[KEY]), int(control[N_EMITTED])
+    expected[KEY], expected[N_EMITTED] = key, n_emitted
+    if not (control == expected).all() or not 0 <= n_emitted < MAX_COUNT or not -1 <= key < n_keys:
+        raise _forged("it does not say how much it holds")
+
+
+def _check_lists(content: Content, n_states: int, *, is_keyed: bool) -> None:
+    """Check the lists of the current key."""
+    states = members(content["active"])
+    lengths, key = content["list_length"], int(content["control"][KEY])
+    if len(states) and (states[0] <= START or states[-1] >= n_states):
+        raise _forged("a list belongs to no state")
+    if len(states) and key < 0 and is_keyed:
+        raise _forged("a list belongs to no key")
+    if key >= 0 and content["key_length"][key]:
+        raise _forged("a key has its lists twice")
+    if len(states) and not _are_lists(content["list_nodes"][states], lengths[states], content["start"]):
+        raise _forged("a list has no nodes")
+
+
+def _check_keys(content: Content, n_states: int) -> None:
+    """Check the lists of all other keys: one after the other, as a collection leaves them."""
+    lengths, counts, n_pool = content["key_length"], content["key_events"], len(content["pool"])
+    is_inside = not len(lengths) or (lengths.min() >= 0 and lengths.max() <= n_pool)
+    if not is_inside or lengths.sum() != n_pool:
+        raise _forged("its keys do not share the pool")
+    is_dense = np.array_equal(content["key_from"], np.cumsum(lengths) - lengths)
+    if not is_dense or not np.array_equal(content["key_room"], lengths):
+        raise _forged("its keys do not share the pool")
+    if len(counts) and not 0 <= counts.min() <= counts.max() <= content["counters"][0]:
+        raise _forged("the events of a key are not counted")
+    bad = _first_bad_key(lengths, content["key_active"], content["pool"], content["start"], n_states)
+    if bad >= 0:
+        raise _forged(f"the lists of key {bad} are none")
+
+
+def _are_lists(nodes: IntArray, lengths: IntArray, start: IntArray) -> bool:
+    """Whether each row begins with a list of nodes, those that began later after the others."""
+    is_used = np.arange(LIST_CAPACITY) < lengths[:, np.newaxis]
+    is_node = (nodes >= 0) & (nodes < len(start))
+    if lengths.min() < 1 or lengths.max() > LIST_CAPACITY or not is_node[is_used].all():
+        return False
+    begun = start[np.where(is_used, nodes, nodes[:, :1])]
+    return bool((~is_used[:, 1:] | (begun[:, 1:] >= begun[:, :-1])).all())
+
+
+def _forged(what: str) -> SnapshotError:
+    return SnapshotError(f"the snapshot is damaged: {what}")
+
+
+@compiled
+def _first_bad_node(
+    kind: Any,
+    link: Any,
+    data: Any,
+    start: Any,
+    last: Any,
+    n_labels: Any,
+    n_events: Any,
+    row_ids: Any,
+    has_rows: Any,
+) -> Any:
+    """Return the first node that is not as the kernel makes them, or -1. Rows never decrease from node to node."""
+    row = 0
+    at = 0
+    for node in range(kind.shape[0]):
+        what, following, value = kind[node], link[node], data[node]
+        if what == UNION:
+            if not (0 <= following < node and 0 <= value < node):
+                return node
+            if start[node] != start[following] or start[value] > start[node]:
+                return node
+            continue
+        if what < BOTTOM or what >= n_labels or value < row or value >= n_events:
+            return node
+        if following == END:
+            if not start[node] <= last:
+                return node
+        elif what == BOTTOM or not 0 <= following < node or start[node] != start[following]:
+            return node
+        row = value
+        if has_rows:
+            while at < row_ids.shape[0] and row_ids[at] < row:
+                at += 1
+            if at == row_ids.shape[0] or row_ids[at] != row:
+                return node
+    return -1
+
+
+@compiled
+def _first_bad_key(key_length: Any, key_active: Any, pool: Any, start: Any, n_states: Any) -> Any:
+    """Return the first key whose lists are not as the kernel packs them, or -1; their lengths sum up to the pool's."""
+    at = 0
+    for key in range(key_length.shape[0]):
+        end = at + key_length[key]
+        last_state = 0
+        n_lists = 0
+        while at < end:
+            if end - at < 3:
+                return key
+            state, length = pool[at], pool[at + 1]
+            at += 2
+            if not (last_state < state < n_states and 0 < length <= LIST_CAPACITY and length <= end - at):
+                return key
+            last_state = state
+            word = state >> 6
+            if word >= key_active.shape[1] or (key_active[key, word] >> np.uint64(state & 63)) & np.uint64(1) == 0:
+                return key
+            n_lists += 1
+            for i in range(at, at + length):
+                if not 0 <= pool[i] < start.shape[0] or (i > at and not start[pool[i - 1]] <= start[pool[i]]):
+                    return key
+            at += length
+        for word in range(key_active.shape[1]):
+            bits = key_active[key, word]
+            while bits != 0:
+                bits &= bits - np.uint64(1)
+                n_lists -= 1
+        if n_lists != 0:
+            return key
+    return -1

@@ -1,0 +1,164 @@
+"""The determinized automaton as tables that the kernel reads, filled one transition at a time.
+
+Everything here may be dropped at any time and is computed again: no match depends on the
+numbers that states and symbols happen to get.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ceql.automaton.cea import CEA, Label
+from ceql.automaton.lazy import Determinizer, DetState
+from ceql.engine.run.kernel import NOWHERE, UNKNOWN
+from ceql.syntax.ast import Strategy
+
+IntArray = np.ndarray[Any, np.dtype[Any]]
+
+START = 0
+"""The number of the determinized state in which every run begins; no list ever has it."""
+
+_ALL_BITS = np.uint64(2**64 - 1)
+
+
+ENTRIES_PER_TRANSITION = 64
+"""Entries that the tables may have for each transition that is to be kept: most are never asked for."""
+
+MIN_STATES, MIN_SYMBOLS = 8, 8
+
+
+class Memo:
+    """Tables over (state, symbol), in rows of `n_symbols` entries; both dimensions grow by doubling.
+
+    They grow until `is_full`; whoever knows which states are still needed then calls `restart`.
+    """
+
+    def __init__(self, cea: CEA, strategy: Strategy, *, capacity: int) -> None:
+        self._determinizer = Determinizer(cea, strategy, capacity=capacity)
+        self._final_only = frozenset((cea.final,))
+        self.capacity = capacity
+        self.labels: list[Label] = []
+        self._label_ids: dict[Label, int] = {}
+        self.restart([self._determinizer.start], MIN_SYMBOLS)
+
+    def restart(self, states: Sequence[DetState], n_symbols: int) -> None:
+        """Forget all transitions, and all states but these, which are numbered in their order; START is the first."""
+        self.states: list[DetState] = []
+        self._state_ids: dict[DetState, int] = {}
+        self._by_rank: list[tuple[tuple[int, ...], ...]] = []
+        self.n_symbols = n_symbols
+        self._state_capacity = MIN_STATES
+        self.unmarked = np.full(MIN_STATES * n_symbols, UNKNOWN, np.int32)
+        self.marks_from = np.zeros(MIN_STATES * n_symbols, np.int32)
+        self.marks_to = np.zeros(MIN_STATES * n_symbols, np.int32)
+        self.touching = np.full((n_symbols, 1), _ALL_BITS, np.uint64)
+        self.accepts = np.zeros(1, np.uint64)
+        self.is_over = np.zeros(MIN_STATES, np.bool_)
+        self.rank = np.zeros(MIN_STATES, np.int32)
+        self.step_label = np.zeros(16, np.int32)
+        self.step_target = np.zeros(16, np.int32)
+        self._n_steps = 0
+        for state in states:
+            self.number(state)
+        # What is needed at once has room, and as much again, so that restarts are rare.
+        self._max_entries = max(ENTRIES_PER_TRANSITION * self.capacity, 2 * len(states) * n_symbols)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the tables are larger than they should be."""
+        return self.size * self.n_symbols > self._max_entries
+
+    @property
+    def n_words(self) -> int:
+        """64-bit words in a set of states."""
+        return len(self.accepts)
+
+    @property
+    def state_capacity(self) -> int:
+        """States that the tables have room for."""
+        return self._state_capacity
+
+    @property
+    def size(self) -> int:
+        """Determinized states known so far."""
+        return len(self.states)
+
+    def number(self, state: DetState) -> int:
+        """Return a state's number, giving it one if it is new."""
+        known = self._state_ids.get(state)
+        if known is not None:
+            return known
+        number = len(self.states)
+        if number == self._state_capacity:
+            self._resize(2 * self._state_capacity, self.n_symbols)
+        self.states.append(state)
+        self._state_ids[state] = number
+        if self._determinizer.accepts(state):
+            self.accepts[number >> 6] |= np.uint64(1) << np.uint64(number & 63)
+        self.is_over[number] = state.runs == self._final_only
+        # Ranks order states by what they are, not by when they were met.
+        key = tuple(tuple(sorted(part)) for part in state)
+        rank = bisect_left(self._by_rank, key)
+        self._by_rank.insert(rank, key)
+        self.rank[:number] += self.rank[:number] >= rank
+        self.rank[number] = rank
+        return number
+
+    def make_room_for_symbols(self, n_symbols: int) -> None:
+        """Widen the tables so that symbols below `n_symbols` have entries."""
+        if n_symbols > self.n_symbols:
+            self._resize(self._state_capacity, max(n_symbols, 2 * self.n_symbols))
+
+    def fill(self, state: int, symbol: int, guards: int) -> None:
+        """Compute the transitions of one state on one symbol, given as the set of guards that hold."""
+        unmarked = NOWHERE
+        marks = []
+        for label, following in self._determinizer.steps(self.states[state], guards):
+            target = self.number(following)
+            if label:
+                marks.append((self.label_id(label), target))
+            else:
+                unmarked = target
+        if self._n_steps + len(marks) > len(self.step_label):
+            room = 2 * (self._n_steps + len(marks))
+            self.step_label = np.resize(self.step_label, room)
+            self.step_target = np.resize(self.step_target, room)
+        entry = state * self.n_symbols + symbol
+        self.marks_from[entry] = self._n_steps
+        for label_id, target in marks:
+            self.step_label[self._n_steps] = label_id
+            self.step_target[self._n_steps] = target
+            self._n_steps += 1
+        self.marks_to[entry] = self._n_steps
+        self.unmarked[entry] = unmarked
+        is_accepting = bool(self.accepts[state >> 6] >> np.uint64(state & 63) & np.uint64(1))
+        if unmarked == state and not marks and not is_accepting:
+            self.touching[symbol, state >> 6] &= ~(np.uint64(1) << np.uint64(state & 63))
+
+    def label_id(self, label: Label) -> int:
+        """Return a label's number, giving it one if it is new."""
+        if label not in self._label_ids:
+            self._label_ids[label] = len(self.labels)
+            self.labels.append(label)
+        return self._label_ids[label]
+
+    def _resize(self, n_states: int, n_symbols: int) -> None:
+        used = len(self.states)
+        for name, empty in (("unmarked", UNKNOWN), ("marks_from", 0), ("marks_to", 0)):
+            old = getattr(self, name).reshape(self._state_capacity, self.n_symbols)
+            new = np.full((n_states, n_symbols), empty, np.int32)
+            new[:used, : self.n_symbols] = old[:used]
+            setattr(self, name, new.reshape(-1))
+        n_words = (n_states + 63) // 64
+        touching = np.full((n_symbols, n_words), _ALL_BITS, np.uint64)
+        touching[: self.n_symbols, : self.n_words] = self.touching
+        accepts = np.zeros(n_words, np.uint64)
+        accepts[: self.n_words] = self.accepts
+        is_over, rank = np.zeros(n_states, np.bool_), np.zeros(n_states, np.int32)
+        is_over[:used], rank[:used] = self.is_over[:used], self.rank[:used]
+        self.touching, self.accepts, self.is_over, self.rank = touching, accepts, is_over, rank
+        self._state_capacity, self.n_symbols = n_states, n_symbols
