@@ -70,14 +70,14 @@ def floor(text: str, events: pa.Table) -> float:
     return best(evaluate)
 
 
-def _guards(text: str) -> list[frozenset[plan.Predicate]]:
+def _guards(text: str) -> list[frozenset[plan.Expression]]:
     return [one.guard for one in ceql.compile(text).automaton.transitions if one.guard]
 
 
 _ARROW = {"=": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 
 
-def _arrow(one: plan.Predicate, events: pa.Table) -> pa.ChunkedArray:
+def _arrow(one: plan.Expression, events: pa.Table) -> pa.ChunkedArray:
     if isinstance(one, plan.HasType):
         return pc.equal(events["type"], one.event_type)
     assert isinstance(one, plan.Compare)

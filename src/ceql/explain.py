@@ -23,17 +23,17 @@ MAX_PREDICATE_TEXT = 200
 # --- predicates ---------------------------------------------------------------------
 
 
-def predicate_text(predicate: plan.Predicate) -> str:
+def predicate_text(predicate: plan.Expression) -> str:
     """Return a bound predicate as the query would write it."""
     return _predicate(predicate, 0)
 
 
-def _predicate(predicate: plan.Predicate, level: int) -> str:
+def _predicate(predicate: plan.Expression, level: int) -> str:
     text, own_level = _predicate_and_level(predicate)
     return text if own_level >= level else f"({text})"
 
 
-def _predicate_and_level(predicate: plan.Predicate) -> tuple[str, int]:
+def _predicate_and_level(predicate: plan.Expression) -> tuple[str, int]:
     """Return the text and how strongly it binds, as in `ast`."""
     match predicate:
         case plan.HasType():

@@ -34,7 +34,7 @@ NAN, INF = math.nan, math.inf
 LEAST, MOST = -(2**63), 2**63 - 1
 
 
-def predicate(text: str) -> plan.Predicate:
+def predicate(text: str) -> plan.Expression:
     query = ceql.compile(f"SELECT * FROM S WHERE A FILTER A[{text}]", SCHEMA)
     assert isinstance(query.plan.formula, plan.Filter)
     ((_, bound),) = query.plan.formula.conditions

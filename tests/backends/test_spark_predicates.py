@@ -217,7 +217,7 @@ def condition(chance: random.Random, depth: int = 2) -> str:
     return f"({word.join(condition(chance, depth - 1) for _ in range(chance.choice([2, 3])))})"
 
 
-def bound(texts: Sequence[str], schema: Any = SCHEMA) -> list[plan.Predicate]:
+def bound(texts: Sequence[str], schema: Any = SCHEMA) -> list[plan.Expression]:
     formula = " ; ".join(f"(A AS v{at} FILTER v{at}[{text}])" for at, text in enumerate(texts))
     whole = ceql.compile(f"SELECT * FROM S WHERE {formula}", schema).plan.formula
     parts = whole.parts if isinstance(whole, plan.Sequence) else (whole,)
@@ -247,12 +247,12 @@ def frame(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return spark.read.parquet(str(path))
 
 
-def by_value(predicates: Sequence[plan.Predicate]) -> list[list[bool | None]]:
+def by_value(predicates: Sequence[plan.Expression]) -> list[list[bool | None]]:
     events = [Event(str(row["type"]), row) for row in TABLE.to_pylist()]
     return [[evaluate(one, event) for event in events] for one in predicates]
 
 
-def by_columns(predicates: Sequence[plan.Predicate]) -> list[list[bool]]:
+def by_columns(predicates: Sequence[plan.Expression]) -> list[list[bool]]:
     """Return which rows satisfy each predicate, as the engine sees them."""
     encoder = SymbolEncoder(tuple(frozenset((one,)) for one in predicates))
     symbols = np.empty(N_ROWS, np.int32)
@@ -262,7 +262,7 @@ def by_columns(predicates: Sequence[plan.Predicate]) -> list[list[bool]]:
     return [[bool(mask >> at & 1) for mask in masks] for at in range(len(predicates))]
 
 
-def by_spark(frame: Any, predicates: Sequence[plan.Predicate]) -> list[list[bool | None]]:
+def by_spark(frame: Any, predicates: Sequence[plan.Expression]) -> list[list[bool | None]]:
     columns = [predicate_column(one, "type", TYPES).alias(f"p{at}") for at, one in enumerate(predicates)]
     table = frame.select("row", *columns).toArrow().sort_by("row")
     return [table[f"p{at}"].to_pylist() for at in range(len(predicates))]

@@ -49,10 +49,10 @@ def terms(draw: Any, depth: int = 2) -> Any:
         return draw(columns | constants)
     if choice == 2:
         value = draw(terms(depth - 1))
-        return plan.Negative(value, plan.kind_of_predicate(value))
+        return plan.Negative(value, plan.kind_of_value(value))
     operands = draw(st.lists(terms(depth - 1), min_size=2, max_size=3))
     operators = tuple(draw(st.sampled_from("+-*/%")) for _ in operands[1:])
-    is_float = "/" in operators or any(plan.kind_of_predicate(one) is Kind.FLOAT for one in operands)
+    is_float = "/" in operators or any(plan.kind_of_value(one) is Kind.FLOAT for one in operands)
     return plan.Arithmetic(tuple(operands), operators, Kind.FLOAT if is_float else Kind.INTEGER)
 
 
@@ -63,12 +63,12 @@ def predicates(draw: Any, depth: int = 2) -> Any:
         return plan.IsNull(draw(terms()))
     if choice == 1:
         value = draw(terms())
-        kind = plan.kind_of_predicate(value)
+        kind = plan.kind_of_value(value)
         items = draw(st.lists(constants.filter(lambda one: one.kind is kind), min_size=1, max_size=3))
         return plan.InSet(value, tuple(items), draw(st.booleans()))
     if choice == 2:
         left, right = draw(terms()), draw(terms())
-        is_mixed = plan.kind_of_predicate(left) is not plan.kind_of_predicate(right)
+        is_mixed = plan.kind_of_value(left) is not plan.kind_of_value(right)
         return plan.Compare(left, draw(st.sampled_from(["=", "!=", "<", "<=", ">", ">="])), right, as_doubles=is_mixed)
     if choice == 3:
         return plan.Not(draw(predicates(depth - 1)))

@@ -79,7 +79,7 @@ def _relabelled(transition: Transition, label: Label) -> Transition:
 
 def _filter(formula: plan.Filter, inner: list[Transition]) -> list[Transition]:
     """Guard the events of each filtered variable: FILTER is "for all", so one at a time will do."""
-    predicates: dict[str, list[plan.Predicate]] = {}
+    predicates: dict[str, list[plan.Expression]] = {}
     for variable, predicate in formula.conditions:
         predicates.setdefault(variable, []).extend(_conjuncts(predicate))
     required: dict[str, Guard] = {variable: frozenset(parts) for variable, parts in predicates.items()}
@@ -90,7 +90,7 @@ def _filter(formula: plan.Filter, inner: list[Transition]) -> list[Transition]:
     return filtered
 
 
-def _conjuncts(predicate: plan.Predicate) -> Iterator[plan.Predicate]:
+def _conjuncts(predicate: plan.Expression) -> Iterator[plan.Expression]:
     """Yield what must hold each for a predicate to hold; apart, each is decided by its own column."""
     if isinstance(predicate, plan.All):
         for part in predicate.parts:

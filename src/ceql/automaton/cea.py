@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ceql.syntax.plan import Predicate
+from ceql.syntax.plan import Expression
 
 MARK = ""
 """The one variable left where labels say only that an event is marked; no other has an empty name."""
 
 Label = frozenset[str]
-Guard = frozenset[Predicate]
+Guard = frozenset[Expression]
 
 SKIP: Label = frozenset()
 TRUE: Guard = frozenset()

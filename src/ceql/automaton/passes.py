@@ -56,7 +56,7 @@ def remove_impossible(cea: CEA) -> CEA:
 
     An event has one type and one stream, and FALSE or NULL is never true.
     """
-    possible: dict[frozenset[plan.Predicate], bool] = {}
+    possible: dict[frozenset[plan.Expression], bool] = {}
     kept: dict[Transition, None] = {}
     for one in cea.transitions:
         if one.guard not in possible:
@@ -66,7 +66,7 @@ def remove_impossible(cea: CEA) -> CEA:
     return CEA(cea.n_states, tuple(kept), cea.initial, cea.final)
 
 
-def _is_possible(guard: Iterable[plan.Predicate]) -> bool:
+def _is_possible(guard: Iterable[plan.Expression]) -> bool:
     types = [part for part in guard if isinstance(part, plan.HasType)]
     constants = [part for part in guard if isinstance(part, plan.Constant)]
     one_type = len({part.event_type for part in types}) <= 1

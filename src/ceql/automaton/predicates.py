@@ -34,12 +34,12 @@ class Event:
     stream: str | None = None
 
 
-def holds(predicate: plan.Predicate, event: Event) -> bool:
+def holds(predicate: plan.Expression, event: Event) -> bool:
     """Whether an event satisfies a predicate: NULL does not, nor does its negation."""
     return evaluate(predicate, event) is True
 
 
-def evaluate(predicate: plan.Predicate, event: Event) -> Any:
+def evaluate(predicate: plan.Expression, event: Event) -> Any:
     """Return a predicate's value on an event; None is NULL."""
     match predicate:
         case plan.HasType():
@@ -79,7 +79,7 @@ def evaluate(predicate: plan.Predicate, event: Event) -> Any:
     raise AssertionError(f"no rule for {type(predicate).__name__}")
 
 
-def truth(predicate: plan.Predicate, truths: Mapping[plan.Predicate, bool | None]) -> bool | None:
+def truth(predicate: plan.Expression, truths: Mapping[plan.Expression, bool | None]) -> bool | None:
     """Return what a predicate gives if the truth of its parts is known, down to those that are not divided."""
     if predicate in truths:
         return truths[predicate]
@@ -143,10 +143,10 @@ def _is_found(regex: str, value: str) -> bool:
     return found
 
 
-def _operand(predicate: plan.Predicate, event: Event) -> int | float | None:
+def _operand(predicate: plan.Expression, event: Event) -> int | float | None:
     """Return an operand as arithmetic takes it: an integer, or a double (decimals are turned into one)."""
     value = evaluate(predicate, event)
-    if isinstance(value, Decimal) or plan.kind_of_predicate(predicate) is Kind.FLOAT:
+    if isinstance(value, Decimal) or plan.kind_of_value(predicate) is Kind.FLOAT:
         return None if value is None else float(value)
     result: int | float | None = _bounded(value)
     return result

@@ -141,7 +141,7 @@ def _positions(partial: Partial | None) -> tuple[int, ...]:
     return tuple(reversed(reversed_positions))
 
 
-def _mask(guards: tuple[frozenset[plan.Predicate], ...], events: pa.Table) -> Mask:
+def _mask(guards: tuple[frozenset[plan.Expression], ...], events: pa.Table) -> Mask:
     """Return which events satisfy any of the guards."""
     alternatives = [reduce(and_, [folded(one, _Compared(events), _all) for one in guard]) for guard in guards]
     return reduce(or_, alternatives)

@@ -64,7 +64,7 @@ def chain(automaton: CEA) -> list[Step]:
 
 
 def folded(
-    predicate: plan.Predicate, compare: Callable[[str, str, object], T], conjunction: Callable[[list[T]], T]
+    predicate: plan.Expression, compare: Callable[[str, str, object], T], conjunction: Callable[[list[T]], T]
 ) -> T:
     """Return a predicate in another language; `compare` takes a column, an operator and a constant."""
     match predicate:

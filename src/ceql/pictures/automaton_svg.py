@@ -99,7 +99,7 @@ def _conjuncts(guard: Guard) -> list[str]:
     return [text for _, _, parts in found for text in parts]
 
 
-def _parts(predicate: plan.Predicate) -> list[str]:
+def _parts(predicate: plan.Expression) -> list[str]:
     if isinstance(predicate, plan.All):
         return [text for part in predicate.parts for text in _parts(part)]
     return [predicate_text(predicate)]

@@ -193,7 +193,7 @@ class _FormulaBinder:
 
     def _alternatives(
         self, node: ast.Condition, held: _Holdings, filtered: ast.Formula
-    ) -> list[tuple[tuple[str, plan.Predicate], ...]]:
+    ) -> list[tuple[tuple[str, plan.Expression], ...]]:
         """Return the conditions as alternatives of conjunctions, each conjunct a variable's predicate."""
         match node:
             case ast.VariableCondition():
@@ -217,7 +217,7 @@ class _FormulaBinder:
 
     def _variable_condition(
         self, node: ast.VariableCondition, held: _Holdings, filtered: ast.Formula
-    ) -> plan.Predicate:
+    ) -> plan.Expression:
         holding = self._check_bound(node.variable, held, filtered, "FILTER")
         owner = Owner.of(node.variable.text, holding.types)
 
@@ -315,10 +315,10 @@ def _least_and_most(holdings: list[_Holding], n_parts: int) -> _Holding:
 
 
 def _joined_where_one_event(
-    alternatives: list[tuple[tuple[str, plan.Predicate], ...]], held: _Holdings
-) -> list[tuple[tuple[str, plan.Predicate], ...]]:
+    alternatives: list[tuple[tuple[str, plan.Expression], ...]], held: _Holdings
+) -> list[tuple[tuple[str, plan.Expression], ...]]:
     """Return alternatives with those on one and the same event joined: x[p] OR x[q] is x[p OR q] there."""
-    single: dict[str, list[plan.Predicate]] = {}
+    single: dict[str, list[plan.Expression]] = {}
     joined = []
     for alternative in alternatives:
         variable, predicate = alternative[0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
@@ -18,22 +18,52 @@ from ceql.schema import UNKNOWN_TYPE, Attributes, EventType, Kind
 from ceql.syntax.ast import Consumption, Strategy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from fractions import Fraction
 
 MATCH_START, MATCH_END = "match_start", "match_end"
 
 
-# Predicates: functions of one event. None of them knows variables or streams.
+MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+"""What a comparison is called when its sides are exchanged."""
+
+
+# Expressions: functions of one event. None of them knows variables or streams.
 
 
 @dataclass(frozen=True, slots=True)
-class Predicate:
+class Expression:
     """A value computed from one event; TRUE, FALSE or NULL where a condition is wanted."""
 
+    def children(self) -> Iterator[Expression]:
+        """Yield the expressions directly below this one, in the order of the text."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Expression):
+                yield value
+            elif isinstance(value, tuple):
+                yield from (part for part in value if isinstance(part, Expression))
+
+    def walk(self) -> Iterator[Expression]:
+        """Yield this expression and all below it, each before its children."""
+        yield self
+        for child in self.children():
+            yield from child.walk()
+
+    def map(self, change: Callable[[Expression], Expression]) -> Self:
+        """Return the same with its children changed."""
+        changed: dict[str, object] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Expression):
+                changed[field.name] = change(value)
+            elif isinstance(value, tuple):
+                changed[field.name] = tuple(change(part) if isinstance(part, Expression) else part for part in value)
+        return replace(self, **changed) if changed else self
+
 
 @dataclass(frozen=True, slots=True)
-class Column(Predicate):
+class Column(Expression):
     """The event's attribute."""
 
     name: str
@@ -41,7 +71,7 @@ class Column(Predicate):
 
 
 @dataclass(frozen=True, slots=True)
-class Constant(Predicate):
+class Constant(Expression):
     """A value from the query, already of the kind it is compared with; times are nanoseconds since 1970.
 
     `kind` is part of equality, because Python holds 1, True and Decimal(1) for equal.
@@ -52,108 +82,103 @@ class Constant(Predicate):
 
 
 @dataclass(frozen=True, slots=True)
-class Arithmetic(Predicate):
+class Arithmetic(Expression):
     """A chain evaluated from the left: integers in 64 bits, all else (and `/`) in doubles.
 
     Overflow, and division by zero, give NULL.
     """
 
-    operands: tuple[Predicate, ...]
+    operands: tuple[Expression, ...]
     operators: tuple[str, ...]
     kind: Kind
 
 
 @dataclass(frozen=True, slots=True)
-class Negative(Predicate):
+class Negative(Expression):
     """`-value`, NULL on overflow."""
 
-    value: Predicate
+    value: Expression
     kind: Kind
 
 
 @dataclass(frozen=True, slots=True)
-class Compare(Predicate):
+class Compare(Expression):
     """`left operator right`; `as_doubles` where two columns of different numeric kinds meet."""
 
-    left: Predicate
+    left: Expression
     operator: str
-    right: Predicate
+    right: Expression
     as_doubles: bool
+
+    def mirrored(self) -> Compare:
+        """Return what means the same with its sides exchanged."""
+        return Compare(self.right, MIRRORED[self.operator], self.left, self.as_doubles)
 
 
 @dataclass(frozen=True, slots=True)
-class InSet(Predicate):
+class InSet(Expression):
     """Whether the value is one of some constants; NULL instead of FALSE if NULL is among them."""
 
-    value: Predicate
+    value: Expression
     items: tuple[Constant, ...]
     has_null: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Matches(Predicate):
+class Matches(Expression):
     """Whether a string contains a match of a portable regular expression (see `patterns`)."""
 
-    value: Predicate
+    value: Expression
     regex: str
 
 
 @dataclass(frozen=True, slots=True)
-class IsNull(Predicate):
+class IsNull(Expression):
     """Whether the value is NULL."""
 
-    value: Predicate
+    value: Expression
 
 
 @dataclass(frozen=True, slots=True)
-class Not(Predicate):
+class Not(Expression):
     """Negation in three-valued logic."""
 
-    predicate: Predicate
+    predicate: Expression
 
 
 @dataclass(frozen=True, slots=True)
-class All(Predicate):
+class All(Expression):
     """Conjunction in three-valued logic."""
 
-    parts: tuple[Predicate, ...]
+    parts: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Any(Predicate):
+class Any(Expression):
     """Disjunction in three-valued logic."""
 
-    parts: tuple[Predicate, ...]
+    parts: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class HasType(Predicate):
+class HasType(Expression):
     """Whether the event is of a type, and of a stream if one is named."""
 
     event_type: str
     stream: str | None = None
 
 
-def kind_of_predicate(predicate: Predicate) -> Kind:
-    """Return the kind of a predicate's value."""
-    if isinstance(predicate, Column | Constant | Arithmetic | Negative):
-        return predicate.kind
+def kind_of_value(expression: Expression) -> Kind:
+    """Return the kind of an expression's value."""
+    if isinstance(expression, Column | Constant | Arithmetic | Negative):
+        return expression.kind
     return Kind.BOOLEAN
 
 
-def replaced(predicate: Predicate, replacement: Callable[[Predicate], Predicate | None]) -> Predicate:
-    """Return a predicate with those parts replaced, the largest first, for which there is a replacement."""
-    found = replacement(predicate)
-    if found is not None:
-        return found
-    parts: dict[str, object] = {}
-    for field in fields(predicate):
-        part = getattr(predicate, field.name)
-        if isinstance(part, Predicate):
-            parts[field.name] = replaced(part, replacement)
-        elif isinstance(part, tuple):
-            parts[field.name] = tuple(replaced(one, replacement) if isinstance(one, Predicate) else one for one in part)
-    return replace(predicate, **parts) if parts else predicate
+def replaced(expression: Expression, replacement: Callable[[Expression], Expression | None]) -> Expression:
+    """Return an expression with those parts replaced, the largest first, for which there is a replacement."""
+    found = replacement(expression)
+    return expression.map(lambda part: replaced(part, replacement)) if found is None else found
 
 
 # Formulas: what to look for.
@@ -208,7 +233,7 @@ class Filter(Formula):
     """The formula, if each variable's events satisfy all the predicates given for it."""
 
     formula: Formula
-    conditions: tuple[tuple[str, Predicate], ...]
+    conditions: tuple[tuple[str, Expression], ...]
 
 
 @dataclass(frozen=True, slots=True)

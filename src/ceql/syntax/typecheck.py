@@ -15,7 +15,7 @@ from ceql.schema import Kind
 from ceql.syntax import ast, plan
 from ceql.syntax.mistakes import Mistake
 from ceql.syntax.patterns import PatternError, like_to_regex, portable_regex
-from ceql.syntax.plan import kind_of_predicate
+from ceql.syntax.plan import kind_of_value
 from ceql.syntax.times import nanoseconds, read_moment
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ _EXAMPLES = {
 }
 
 
-def bind_condition(node: ast.Predicate, kind_of_attribute: AttributeKind) -> plan.Predicate:
+def bind_condition(node: ast.Predicate, kind_of_attribute: AttributeKind) -> plan.Expression:
     """Return a predicate bound and known to be boolean."""
     bound = _Binder(kind_of_attribute).bind(node)
-    kind = kind_of_predicate(bound)
+    kind = kind_of_value(bound)
     if kind is not Kind.BOOLEAN and kind not in _UNTYPED:
         raise Mistake(f"{_described(node, kind)} is not a condition", node.span, "compare it with something")
     return bound
@@ -63,7 +63,7 @@ class _Binder:
     def __init__(self, kind_of_attribute: AttributeKind) -> None:
         self.kind_of_attribute = kind_of_attribute
 
-    def bind(self, node: ast.Predicate) -> plan.Predicate:
+    def bind(self, node: ast.Predicate) -> plan.Expression:
         """Return the plan of a predicate or value."""
         match node:
             case ast.Attribute():
@@ -74,7 +74,7 @@ class _Binder:
                 return self._arithmetic(node)
             case ast.Negative():
                 value = self._number(node.value)
-                return plan.Negative(value, _computed_kind(kind_of_predicate(value)))
+                return plan.Negative(value, _computed_kind(kind_of_value(value)))
             case ast.Compare():
                 return self._compare(node, node.left, node.operator, node.right)
             case ast.InSet():
@@ -95,9 +95,9 @@ class _Binder:
                 return plan.Any(tuple(bind_condition(part, self.kind_of_attribute) for part in node.parts))
         raise AssertionError(f"no rule for {type(node).__name__}")
 
-    def _number(self, node: ast.Predicate) -> plan.Predicate:
+    def _number(self, node: ast.Predicate) -> plan.Expression:
         bound = self.bind(node)
-        kind = kind_of_predicate(bound)
+        kind = kind_of_value(bound)
         if not kind.is_numeric and kind not in _UNTYPED:
             raise Mistake(f"{_described(node, kind)} is not a number", node.span)
         if isinstance(bound, plan.Constant) and not _fits_int64(bound.value):
@@ -109,7 +109,7 @@ class _Binder:
 
     def _arithmetic(self, node: ast.Arithmetic) -> plan.Arithmetic:
         operands = tuple(self._number(operand) for operand in node.operands)
-        kinds = {_computed_kind(kind_of_predicate(operand)) for operand in operands}
+        kinds = {_computed_kind(kind_of_value(operand)) for operand in operands}
         is_integer = kinds == {Kind.INTEGER} and "/" not in node.operators
         kind = Kind.INTEGER if is_integer else Kind.UNKNOWN if Kind.UNKNOWN in kinds else Kind.FLOAT
         return plan.Arithmetic(operands, node.operators, kind)
@@ -117,16 +117,16 @@ class _Binder:
     def _compare(self, whole: ast.Predicate, left: ast.Predicate, operator: str, right: ast.Predicate) -> plan.Compare:
         bound_left, bound_right = self.bind(left), self.bind(right)
         if isinstance(bound_left, plan.Constant):
-            bound_left = self._as_kind_of(left, bound_left, right, kind_of_predicate(bound_right), whole)
+            bound_left = self._as_kind_of(left, bound_left, right, kind_of_value(bound_right), whole)
         elif isinstance(bound_right, plan.Constant):
-            bound_right = self._as_kind_of(right, bound_right, left, kind_of_predicate(bound_left), whole)
+            bound_right = self._as_kind_of(right, bound_right, left, kind_of_value(bound_left), whole)
         else:
-            _check_comparable(left, kind_of_predicate(bound_left), right, kind_of_predicate(bound_right), whole)
+            _check_comparable(left, kind_of_value(bound_left), right, kind_of_value(bound_right), whole)
         return plan.Compare(bound_left, operator, bound_right, _as_doubles(bound_left, bound_right))
 
     def _in_set(self, node: ast.InSet) -> plan.InSet:
         value = self.bind(node.value)
-        kind = kind_of_predicate(value)
+        kind = kind_of_value(value)
         items = []
         for item in node.items:
             constant = plan.Constant(item.value, _constant_kind(item.value))
@@ -136,7 +136,7 @@ class _Binder:
 
     def _like(self, node: ast.Like) -> plan.Matches:
         value = self.bind(node.value)
-        kind = kind_of_predicate(value)
+        kind = kind_of_value(value)
         if kind is not Kind.STRING and kind not in _UNTYPED:
             word = "RLIKE" if node.is_regex else "LIKE"
             raise Mistake(f"{word} needs a string, but {_described(node.value, kind)} is not one", node.value.span)
@@ -207,11 +207,11 @@ def _fits_int64(value: object) -> bool:
     return not isinstance(value, Decimal) and (not isinstance(value, int) or INT64_MIN <= value <= INT64_MAX)
 
 
-def _as_doubles(left: plan.Predicate, right: plan.Predicate) -> bool:
+def _as_doubles(left: plan.Expression, right: plan.Expression) -> bool:
     """Whether two columns meet of which one is a double and the other is not."""
     if isinstance(left, plan.Constant) or isinstance(right, plan.Constant):
         return False
-    kinds = {kind_of_predicate(left), kind_of_predicate(right)}
+    kinds = {kind_of_value(left), kind_of_value(right)}
     return Kind.FLOAT in kinds and len(kinds) > 1 and all(kind.is_numeric for kind in kinds)
 
 
@@ -228,5 +228,5 @@ def _time_constant(value: str, kind: Kind, node: ast.Predicate) -> plan.Constant
     return plan.Constant(moment, kind)
 
 
-def _negated(predicate: plan.Predicate, is_negated: bool) -> plan.Predicate:  # noqa: FBT001
+def _negated(predicate: plan.Expression, is_negated: bool) -> plan.Expression:  # noqa: FBT001
     return plan.Not(predicate) if is_negated else predicate

@@ -55,7 +55,6 @@ BINARY = "UTF8_BINARY"
 MAX_DIGITS = 38
 
 _OPPOSITES = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-_MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
     "!=": operator.ne,
@@ -107,7 +106,7 @@ def row_conditions(
 
 
 def predicate_column(
-    predicate: plan.Predicate,
+    predicate: plan.Expression,
     type_column: str | None,
     types: Mapping[str, pa.DataType],
     *,
@@ -139,7 +138,7 @@ def _by_attributes(query: plan.Plan, guard: Guard, rows: Translation) -> Iterato
         yield (guard - {asked}) | {plan.HasType(asked.event_type, stream)}, rows.without(lacked[stream])
 
 
-def _conditions(translations: list[Translation], predicates: list[plan.Predicate | None]) -> list[Column | None]:
+def _conditions(translations: list[Translation], predicates: list[plan.Expression | None]) -> list[Column | None]:
     pairs = zip(translations, predicates, strict=True)
     return [None if predicate is None else one.condition(predicate) for one, predicate in pairs]
 
@@ -161,7 +160,7 @@ class Translation:
         """Return a translation for rows in which some columns are NULL, whatever they hold."""
         return replace(self, types={name: one for name, one in self.types.items() if name not in names})
 
-    def condition(self, predicate: plan.Predicate, *, is_negated: bool = False) -> Column:
+    def condition(self, predicate: plan.Expression, *, is_negated: bool = False) -> Column:
         """Return a predicate, or its negation, as a boolean Column.
 
         Negation is carried to the leaves here, because Spark's optimizer would do it too, and turn
@@ -184,7 +183,7 @@ class Translation:
         column = self._leaf(predicate)
         return ~column if is_negated else column
 
-    def _leaf(self, predicate: plan.Predicate) -> Column:
+    def _leaf(self, predicate: plan.Expression) -> Column:
         match predicate:
             case plan.HasType():
                 return self._has_type(predicate)
@@ -204,7 +203,7 @@ class Translation:
         parts = [F.col(quoted(name)) == _string(value) for name, value in asked if name and value is not None]
         return _joined(parts, operator.and_) if parts else F.lit(col=True)
 
-    def _value(self, predicate: plan.Predicate) -> tuple[Column, pa.DataType] | None:
+    def _value(self, predicate: plan.Expression) -> tuple[Column, pa.DataType] | None:
         """Return a value with its type; None for what is NULL in every row."""
         match predicate:
             case plan.Column():
@@ -225,7 +224,7 @@ class Translation:
             doubles = [_as_double(one) for one in numbers if one is not None]
             return _COMPARISONS[sign](*doubles) if len(doubles) == 2 else _null()
         if not columns_of(left):
-            left, right, sign = right, left, _MIRRORED[sign]
+            left, right, sign = right, left, plan.MIRRORED[sign]
         value = self._value(left)
         if not columns_of(right):
             constant = evaluate(right, Event("", {}))
@@ -251,7 +250,7 @@ class Translation:
 
     # Arithmetic
 
-    def _number(self, predicate: plan.Predicate) -> tuple[Column, pa.DataType] | None:
+    def _number(self, predicate: plan.Expression) -> tuple[Column, pa.DataType] | None:
         """Return an operand as arithmetic takes it, a long or a double."""
         if not columns_of(predicate):
             constant = evaluate(predicate, Event("", {}))
@@ -267,7 +266,7 @@ class Translation:
         value = self._value(predicate)
         if value is None:
             return None
-        is_integer = kind_of(value[1]) is Kind.INTEGER and plan.kind_of_predicate(predicate) is not Kind.FLOAT
+        is_integer = kind_of(value[1]) is Kind.INTEGER and plan.kind_of_value(predicate) is not Kind.FLOAT
         return (value[0].cast("bigint"), pa.int64()) if is_integer else (_as_double(value), pa.float64())
 
     def _arithmetic(self, predicate: plan.Arithmetic) -> tuple[Column, pa.DataType] | None:
@@ -289,17 +288,17 @@ class Translation:
     # What may be left out of a filter
 
     def weakened(
-        self, guard: Iterable[plan.Predicate], is_wanted: Callable[[plan.Predicate], bool]
-    ) -> plan.Predicate | None:
+        self, guard: Iterable[plan.Expression], is_wanted: Callable[[plan.Expression], bool]
+    ) -> plan.Expression | None:
         """Return a condition that holds wherever the guard does, made of the wanted leaves; None if none is left."""
         parts = sorted(guard, key=lambda part: (not isinstance(part, plan.HasType), repr(part)))
         return _weakened(plan.All(tuple(parts)), is_wanted, is_negated=False)
 
-    def is_certain(self, leaf: plan.Predicate) -> bool:
+    def is_certain(self, leaf: plan.Expression) -> bool:
         """Whether Spark can be asked a leaf: its answer is exact, and asking is safe."""
-        return all(self._is_certain(part) for part in _within(leaf))
+        return all(self._is_certain(part) for part in leaf.walk())
 
-    def _is_certain(self, part: plan.Predicate) -> bool:
+    def _is_certain(self, part: plan.Expression) -> bool:
         match part:
             case plan.HasType():
                 return self.type_column is not None or self.stream_column is not None
@@ -313,7 +312,7 @@ class Translation:
                 return Kind.FLOAT not in kinds or len(kinds) == 1
         return True
 
-    def is_simple(self, leaf: plan.Predicate) -> bool:
+    def is_simple(self, leaf: plan.Expression) -> bool:
         """Whether a leaf is certain, and such that a scan takes it in without losing a row."""
         bare = leaf.predicate if isinstance(leaf, plan.Not) else leaf
         is_negated = bare is not leaf
@@ -325,12 +324,10 @@ class Translation:
             case plan.InSet(value=plan.Column() as column):
                 return not bare.has_null and not (is_negated and self._is_float(column))
             case plan.Compare(as_doubles=False):
-                left, sign, right = bare.left, bare.operator, bare.right
-                if not columns_of(left):
-                    left, sign, right = right, _MIRRORED[sign], left
-                if not isinstance(left, plan.Column) or columns_of(right):
+                compare = bare if columns_of(bare.left) else bare.mirrored()
+                if not isinstance(compare.left, plan.Column) or columns_of(compare.right):
                     return False
-                return sign in ("=", "<", "<=") or not self._is_float(left)
+                return compare.operator in ("=", "<", "<=") or not self._is_float(compare.left)
         return False
 
     def _is_float(self, column: plan.Column) -> bool:
@@ -339,8 +336,8 @@ class Translation:
 
 
 def _weakened(
-    predicate: plan.Predicate, is_wanted: Callable[[plan.Predicate], bool], *, is_negated: bool
-) -> plan.Predicate | None:
+    predicate: plan.Expression, is_wanted: Callable[[plan.Expression], bool], *, is_negated: bool
+) -> plan.Expression | None:
     match predicate:
         case plan.Not():
             return _weakened(predicate.predicate, is_wanted, is_negated=not is_negated)
@@ -351,31 +348,12 @@ def _weakened(
                 return plan.All(kept) if kept else None
             return plan.Any(kept) if len(kept) == len(parts) else None
         case plan.Compare() if is_negated:
-            leaf: plan.Predicate = plan.Compare(
+            leaf: plan.Expression = plan.Compare(
                 predicate.left, _OPPOSITES[predicate.operator], predicate.right, predicate.as_doubles
             )
         case _:
             leaf = plan.Not(predicate) if is_negated else predicate
     return leaf if is_wanted(leaf) else None
-
-
-def _within(predicate: plan.Predicate) -> Iterator[plan.Predicate]:
-    """Yield a predicate and all its parts."""
-    yield predicate
-    parts: tuple[plan.Predicate, ...] = ()
-    match predicate:
-        case plan.Compare():
-            parts = (predicate.left, predicate.right)
-        case plan.InSet() | plan.Matches() | plan.IsNull() | plan.Negative():
-            parts = (predicate.value,)
-        case plan.Not():
-            parts = (predicate.predicate,)
-        case plan.All() | plan.Any():
-            parts = predicate.parts
-        case plan.Arithmetic():
-            parts = predicate.operands
-    for part in parts:
-        yield from _within(part)
 
 
 def _joined(columns: Sequence[Column], join: Callable[[Column, Column], Column]) -> Column:

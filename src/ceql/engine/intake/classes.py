@@ -60,32 +60,19 @@ class Columns:
     stream_names: tuple[str, ...] = ()
 
 
-def columns_of(predicate: plan.Predicate) -> frozenset[str]:
+def columns_of(predicate: plan.Expression) -> frozenset[str]:
     """Return the columns that a predicate reads."""
-    match predicate:
-        case plan.HasType():
-            return frozenset((TYPE,))
-        case plan.Column():
-            return frozenset((predicate.name,))
-        case plan.Constant():
-            return frozenset()
-        case plan.Compare():
-            return columns_of(predicate.left) | columns_of(predicate.right)
-        case plan.InSet() | plan.Matches() | plan.IsNull() | plan.Negative():
-            return columns_of(predicate.value)
-        case plan.Not():
-            return columns_of(predicate.predicate)
-        case plan.All() | plan.Any():
-            return frozenset().union(*(columns_of(part) for part in predicate.parts))
-        case plan.Arithmetic():
-            return frozenset().union(*(columns_of(operand) for operand in predicate.operands))
-    raise AssertionError(f"no rule for {type(predicate).__name__}")
+    return frozenset(
+        part.name if isinstance(part, plan.Column) else TYPE
+        for part in predicate.walk()
+        if isinstance(part, plan.Column | plan.HasType)
+    )
 
 
 class Stage:
     """The predicates that read one set of columns, nearly always a single one."""
 
-    def __init__(self, names: tuple[str, ...], predicates: list[plan.Predicate], needs: list[int]) -> None:
+    def __init__(self, names: tuple[str, ...], predicates: list[plan.Expression], needs: list[int]) -> None:
         self.names = names
         self.predicates = predicates
         self.needs = needs
@@ -125,7 +112,7 @@ class Stage:
             return self._string_classes(array, constants, lambda value: Event("", {self.names[0]: value}))
         return self._code_classes(_encoded(array), self._holding_of)
 
-    def _found(self, part: plan.Predicate) -> plan.Column | None:
+    def _found(self, part: plan.Expression) -> plan.Column | None:
         """Return what stands for a search in a column: it is done for all values together."""
         if not isinstance(part, plan.Matches) or not isinstance(part.value, plan.Column):
             return None
@@ -275,9 +262,9 @@ class _Mixed:
     of which there are few, not for each combination of values.
     """
 
-    def __init__(self, predicates: list[plan.Predicate], parts: list[plan.Predicate]) -> None:
+    def __init__(self, predicates: list[plan.Expression], parts: list[plan.Expression]) -> None:
         self._predicates = predicates
-        by_column: dict[str, list[plan.Predicate]] = {}
+        by_column: dict[str, list[plan.Expression]] = {}
         for part in parts:
             (name,) = columns_of(part)
             by_column.setdefault(name, []).append(part)
@@ -289,7 +276,7 @@ class _Mixed:
         self._known: tuple[list[list[int]], IntArray, list[int]] | None = None
 
     @classmethod
-    def of(cls, predicates: list[plan.Predicate]) -> _Mixed | None:
+    def of(cls, predicates: list[plan.Expression]) -> _Mixed | None:
         """Return how predicates are decided by their parts; None if some part reads several columns."""
         parts = list(dict.fromkeys(part for one in predicates for part in _parts_by_column(one)))
         return cls(predicates, parts) if all(len(columns_of(part)) == 1 for part in parts) else None
@@ -316,7 +303,7 @@ class _Mixed:
         numbers: dict[int, int] = {}
         of_combination = np.empty(len(combinations), np.int32)
         for index, combination in enumerate(combinations.tolist()):
-            truths: dict[plan.Predicate, bool | None] = {}
+            truths: dict[plan.Expression, bool | None] = {}
             for own, holding in zip(reversed(self._parts), reversed(holdings), strict=True):
                 combination, held = divmod(combination, len(holding))
                 bits = holding[held]
@@ -328,7 +315,7 @@ class _Mixed:
         return of_combination, list(numbers)
 
 
-def _parts_by_column(predicate: plan.Predicate) -> Iterable[plan.Predicate]:
+def _parts_by_column(predicate: plan.Expression) -> Iterable[plan.Expression]:
     """Yield the largest parts of a predicate that read one column only, and those that cannot be divided."""
     match predicate:
         case plan.All() | plan.Any() if len(columns_of(predicate)) != 1:
@@ -355,7 +342,7 @@ def _is_plain_string(data_type: pa.DataType) -> bool:
     return bool(pa.types.is_string(data_type) or pa.types.is_large_string(data_type))
 
 
-def _string_constants(predicates: list[plan.Predicate]) -> list[str] | None:
+def _string_constants(predicates: list[plan.Expression]) -> list[str] | None:
     """Return the constants that strings are tested for equality with; None if other questions are asked."""
     constants: list[str] = []
     pending = list(predicates)

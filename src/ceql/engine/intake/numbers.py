@@ -34,10 +34,10 @@ def stored_scale(data_type: pa.DataType) -> Fraction | None:
     return Fraction(1) if is_plain else None
 
 
-def in_units(predicate: plan.Predicate, scale: Fraction) -> plan.Predicate:
+def in_units(predicate: plan.Expression, scale: Fraction) -> plan.Expression:
     """Return a predicate with its constants in the units of the stored integers."""
 
-    def scaled(part: plan.Predicate) -> plan.Constant | None:
+    def scaled(part: plan.Expression) -> plan.Constant | None:
         if not isinstance(part, plan.Constant):
             return None
         value = _exact(part.value)
@@ -53,7 +53,7 @@ def _exact(value: Any) -> Fraction | None:
     return Fraction(value) if isinstance(value, int | float | Decimal | Fraction) else None
 
 
-def is_piecewise(predicate: plan.Predicate) -> bool:
+def is_piecewise(predicate: plan.Expression) -> bool:
     """Whether a predicate's value changes only at its constants: no arithmetic on the column."""
     match predicate:
         case plan.Compare():
@@ -67,23 +67,9 @@ def is_piecewise(predicate: plan.Predicate) -> bool:
     return False
 
 
-def number_constants(predicate: plan.Predicate) -> Iterable[Any]:
-    """Yield the constants that a predicate compares its column with."""
-    match predicate:
-        case plan.Constant():
-            if predicate.value is not None:
-                yield predicate.value
-        case plan.Compare():
-            yield from number_constants(predicate.left)
-            yield from number_constants(predicate.right)
-        case plan.InSet():
-            for item in predicate.items:
-                yield from number_constants(item)
-        case plan.Not():
-            yield from number_constants(predicate.predicate)
-        case plan.All() | plan.Any():
-            for part in predicate.parts:
-                yield from number_constants(part)
+def number_constants(predicate: plan.Expression) -> Iterable[Any]:
+    """Yield the constants of a predicate that is piecewise, NULL left out."""
+    return (part.value for part in predicate.walk() if isinstance(part, plan.Constant) and part.value is not None)
 
 
 def integer_cuts(constant: Fraction) -> list[int]:

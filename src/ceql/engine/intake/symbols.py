@@ -165,7 +165,7 @@ def _refuted(needs: list[int], holding: list[int]) -> list[int]:
 
 def _stages(guards: tuple[Guard, ...]) -> list[Stage]:
     """Return one stage per set of columns that some predicate reads, the event type first."""
-    found: dict[frozenset[str], dict[plan.Predicate, int]] = {}
+    found: dict[frozenset[str], dict[plan.Expression, int]] = {}
     for number, guard in enumerate(guards):
         for predicate in guard:
             needing = found.setdefault(columns_of(predicate), {})

@@ -30,30 +30,26 @@ class Vector:
     is_valid: Array
 
 
-def in_own_kind(predicate: plan.Predicate) -> plan.Predicate:
+def in_own_kind(predicate: plan.Expression) -> plan.Expression:
     """Return a predicate that compares numbers with constants of their own kind only, and means the same.
 
     A constant between two doubles (or integers) is replaced by the next one above.
     """
     match predicate:
-        case plan.Compare(left=plan.Constant() as left, right=right) if not isinstance(right, plan.Constant):
-            return in_own_kind(plan.Compare(right, _MIRRORED[predicate.operator], left, predicate.as_doubles))
+        case plan.Compare(left=plan.Constant(), right=right) if not isinstance(right, plan.Constant):
+            return in_own_kind(predicate.mirrored())
         case plan.Compare(right=plan.Constant()) if not predicate.as_doubles:
             return _compare_in_own_kind(predicate)
         case plan.InSet():
             return _set_in_own_kind(predicate)
-        case plan.Not():
-            return plan.Not(in_own_kind(predicate.predicate))
-        case plan.All():
-            return plan.All(tuple(in_own_kind(part) for part in predicate.parts))
-        case plan.Any():
-            return plan.Any(tuple(in_own_kind(part) for part in predicate.parts))
+        case plan.Not() | plan.All() | plan.Any():
+            return predicate.map(in_own_kind)
     return predicate
 
 
-def _compare_in_own_kind(predicate: plan.Compare) -> plan.Predicate:
+def _compare_in_own_kind(predicate: plan.Compare) -> plan.Expression:
     assert isinstance(predicate.right, plan.Constant)
-    above = _at_least(predicate.right, plan.kind_of_predicate(predicate.left))
+    above = _at_least(predicate.right, plan.kind_of_value(predicate.left))
     if above is None:
         return predicate
     if above is predicate.right or above.value == predicate.right.value:
@@ -63,9 +59,9 @@ def _compare_in_own_kind(predicate: plan.Compare) -> plan.Predicate:
     return plan.Compare(predicate.left, "<" if predicate.operator in ("<", "<=") else ">=", above, as_doubles=False)
 
 
-def _set_in_own_kind(predicate: plan.InSet) -> plan.Predicate:
+def _set_in_own_kind(predicate: plan.InSet) -> plan.Expression:
     """Return a set without the items that no number of its value's kind equals."""
-    kind = plan.kind_of_predicate(predicate.value)
+    kind = plan.kind_of_value(predicate.value)
     items = []
     for item in predicate.items:
         own = _at_least(item, kind)
@@ -74,9 +70,6 @@ def _set_in_own_kind(predicate: plan.InSet) -> plan.Predicate:
         if own.value == item.value or own is item:
             items.append(own)
     return plan.InSet(predicate.value, tuple(items), predicate.has_null)
-
-
-_MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
 def _at_least(constant: plan.Constant, kind: Kind) -> plan.Constant | None:
@@ -98,7 +91,7 @@ def _at_least(constant: plan.Constant, kind: Kind) -> plan.Constant | None:
     return plan.Constant(nearest if nearest >= value else math.nextafter(nearest, math.inf), kind)
 
 
-def can_evaluate(predicate: plan.Predicate, types: Mapping[str, pa.DataType]) -> bool:
+def can_evaluate(predicate: plan.Expression, types: Mapping[str, pa.DataType]) -> bool:
     """Whether a predicate is made of numbers that NumPy computes with as Python does, on columns of these types."""
     match predicate:
         case plan.Compare():
@@ -118,7 +111,7 @@ def can_evaluate(predicate: plan.Predicate, types: Mapping[str, pa.DataType]) ->
     return False
 
 
-def can_compute(term: plan.Predicate, types: Mapping[str, pa.DataType]) -> bool:
+def can_compute(term: plan.Expression, types: Mapping[str, pa.DataType]) -> bool:
     """Whether a term is a number that NumPy computes as Python does."""
     match term:
         case plan.Column(name=name):
@@ -137,11 +130,11 @@ def can_compute(term: plan.Predicate, types: Mapping[str, pa.DataType]) -> bool:
     return False
 
 
-def _is_float(term: plan.Predicate) -> bool:
-    return plan.kind_of_predicate(term) is Kind.FLOAT
+def _is_float(term: plan.Expression) -> bool:
+    return plan.kind_of_value(term) is Kind.FLOAT
 
 
-def evaluate(predicate: plan.Predicate, columns: Mapping[str, Vector]) -> Vector:
+def evaluate(predicate: plan.Expression, columns: Mapping[str, Vector]) -> Vector:
     """Return a predicate's truth for each row; `can_evaluate` must have said yes."""
     match predicate:
         case plan.Compare():
@@ -169,7 +162,7 @@ def evaluate(predicate: plan.Predicate, columns: Mapping[str, Vector]) -> Vector
     raise AssertionError(f"no rule for {type(predicate).__name__}")
 
 
-def compute(term: plan.Predicate, columns: Mapping[str, Vector]) -> Vector:
+def compute(term: plan.Expression, columns: Mapping[str, Vector]) -> Vector:
     """Return a term's number for each row."""
     match term:
         case plan.Column(name=name):
