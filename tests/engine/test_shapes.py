@@ -223,3 +223,13 @@ def test_pandas_and_arrow_streams() -> None:
     matches = ceql.match("SELECT a[n], b[n] FROM S WHERE A AS a : B AS b", EVENTS)
     assert matches.to_pandas()["a"].tolist() == [{"n": 1}]
     assert pa.table(matches) == matches.to_arrow()
+
+
+def test_times_within_events_are_times_in_pandas_too() -> None:
+    pandas = pytest.importorskip("pandas")
+    at = pandas.to_datetime(["2024-01-31 10:00:00.000000001", "2024-01-31 10:00:01.000000000"])
+    frame = pandas.DataFrame({"type": ["A", "B"], "at": at.astype("datetime64[ns]")})
+    found = ceql.match("SELECT * FROM S WHERE A AS x ; B+ AS y WITHIN 5 seconds", frame).to_pandas()
+    assert found["x"][0]["at"] == at[0]
+    assert found["y"][0][0]["at"] == at[1]
+    assert found["match_end"][0] == at[1]

@@ -51,7 +51,7 @@ def match(
             sort=sort,
             max_state_bytes=max_state_bytes,
         )
-        sessions.append(session)
+        sessions[:] = [session]
         return session, session.feed(events)
 
     given = events.values() if isinstance(events, Mapping) else [events]

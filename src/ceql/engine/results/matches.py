@@ -96,8 +96,14 @@ class Matches:
         return pa.Table.from_batches(list(self.batches()), self.schema)
 
     def to_pandas(self, **options: Any) -> Any:
-        """Return all matches as a pandas frame."""
-        return self.to_arrow().to_pandas(**options)
+        """Return all matches as a pandas frame; `options` are those of pyarrow's `Table.to_pandas`."""
+        table = self.to_arrow()
+        frame = table.to_pandas(**options)
+        # Arrow hands nanoseconds inside of structs and lists over as bare integers.
+        for field in table.schema:
+            if pa.types.is_nested(field.type) and "[ns" in str(field.type):
+                frame[field.name] = table[field.name].to_pylist()
+        return frame
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Hand the batches over to any library that reads Arrow streams."""
