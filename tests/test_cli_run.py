@@ -291,6 +291,7 @@ def test_options_for_reading_csv(folder: Path) -> None:
         ("S", ["--option", "header"], "is not KEY=VALUE"),
         ("S", ["--conf", "memory=4g"], "'memory' is no setting of Spark: their names have dots"),
         ("S", ["--conf", "=x"], "is not KEY=VALUE"),
+        ("S", ["--option", "\x1b[31mx"], r"'\x1b[31mx' is not KEY=VALUE"),
         ("S", ["--shape", "positions"], "--engine local"),
         ("S", ["--master", "somewhere"], "begins spark://"),
         ("S", ["--output", "-"], "name a file or folder"),
@@ -411,6 +412,7 @@ def test_files_that_cannot_be_used(folder: Path, input: str, output: str, code: 
     assert (folder / "events.csv").read_bytes() == before
 
 
+@pytest.mark.parametrize("end", ["\n", ""])
 @pytest.mark.parametrize(
     "query",
     [
@@ -421,9 +423,9 @@ def test_files_that_cannot_be_used(folder: Path, input: str, output: str, code: 
         "SELECT MAX * FROM S WHERE A+ AS x FILTER x[t + 1 = 2] CONSUME BY ANY",
     ],
 )
-def test_a_header_alone_is_an_empty_stream(folder: Path, query: str) -> None:
+def test_a_header_alone_is_an_empty_stream(folder: Path, query: str, end: str) -> None:
     (folder / "q.ceql").write_text(query)
-    (folder / "empty.csv").write_text("type,t,name\n")
+    (folder / "empty.csv").write_text("type,t,name" + end)
     command = ["run", "--engine", "local", folder / "q.ceql", "-i", folder / "empty.csv"]
     for output in ([], ["-o", folder / "m.parquet"], ["-o", folder / "m.csv"], ["--json", "--sort", "--order-by", "t"]):
         code, said = run(*command, *output)

@@ -66,3 +66,13 @@ def test_a_window_wider_than_64_bits_is_kept_in_snapshots() -> None:
     session = Session.restore(query, session.snapshot(), shape="positions")
     assert session.expire(2**63 - 1)
     assert session.feed(pa.table({"type": ["B"], "t": [2**63 - 1]})).count() == 1
+
+
+def test_a_window_too_wide_to_measure_is_refused_after_a_restore_too() -> None:
+    query = f"SELECT * FROM S WHERE A AS x ; B AS y WITHIN {2**63} [t]"
+    session = Session(query, shape="positions")
+    session.feed(pa.table({"type": ["A", "A"], "t": [-(2**63), 0]})).count()
+    restored = Session.restore(query, session.snapshot(), shape="positions")
+    for one in (session, restored):
+        with pytest.raises(ceql.DataError, match="too large to measure"):
+            one.feed(pa.table({"type": ["B"], "t": [2**63 - 1]})).count()

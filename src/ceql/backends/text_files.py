@@ -54,13 +54,19 @@ def open_csv(
         return pa.csv.open_csv(source, read, parse, convert)
 
     declared = {name: _read_as(data_type) for name, data_type in column_types.items()}
-    found = opened(pa.BufferReader(_beginning(path)), declared)
+    head = _beginning(path)
+    source: Any = path
+    if head and b"\n" not in head and b"\r" not in head:
+        # A header alone, which the reader wants to end.
+        head += b"\n"
+        source = pa.BufferReader(head)
+    found = opened(pa.BufferReader(head), declared)
     check_delimiter(found.schema.names, delimiter)
     check_names(found.schema)
     first = next(iter(found), found.schema.empty_table())
     guessed = {one.name: _guessed(first[one.name]) for one in found.schema if one.name not in column_types}
     wanted = pa.schema([(name, column_types.get(name, guessed.get(name))) for name in found.schema.names])
-    reader = opened(path, declared | {name: _read_as(data_type) for name, data_type in guessed.items()})
+    reader = opened(source, declared | {name: _read_as(data_type) for name, data_type in guessed.items()})
     return wanted, _converted(reader, wanted)
 
 

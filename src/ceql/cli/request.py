@@ -166,7 +166,7 @@ def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
     for text in texts:
         key, is_pair, value = text.partition("=")
         if not (key and is_pair):
-            raise typer.BadParameter(f"'{text}' is not KEY=VALUE", param_hint=option)
+            raise typer.BadParameter(f"'{visible(text)}' is not KEY=VALUE", param_hint=option)
         found[key] = value
     return found
 

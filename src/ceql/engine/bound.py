@@ -41,6 +41,9 @@ IntArray = np.ndarray[Any, np.dtype[Any]]
 BLOCK = 1 << 18
 """Events that go through predicates and kernel together: many, so that what Python does for each is not felt."""
 
+FIRST_EVENTS = 1 << 12
+"""Events among which all types of a query are looked for first."""
+
 MIN_HISTORY = 1 << 18
 """Rows of history below which nothing is forgotten: forgetting costs a collection."""
 
@@ -140,7 +143,7 @@ class Bound:
         """Return what undoes all that is done until `end_batch`."""
         undo = self.recognizer.undo = Undo(self.recognizer.state)
         history = None if self.history is None else self.history.copy()
-        times = [one.last for one in self._clocks]
+        first, times = self.measure.first, [one.last for one in self._clocks]
         ordinals = self.builder.ordinals.copy()
         # The list stays as it is but for states that are added, unless the memo restarts with another.
         states = self.recognizer.memo.states
@@ -157,6 +160,7 @@ class Bound:
             memo = self.recognizer.memo
             if memo.states is not states:
                 memo.restart(states, memo.n_symbols)
+            self.measure.first = first
             for one, last in zip(self._clocks, times, strict=True):
                 one.last = last
 
@@ -184,6 +188,7 @@ class Bound:
             **{name: getattr(state, name)[:n_keys] for name in KEY_ARRAYS},
             "pool": state.pool[: state.pool_length],
             "counters": [state.n_events, state.n_matches, state.n_dropped],
+            "first": self.measure.first,
             "last": [None if one.last is None else one.last.item() for one in self._clocks],
             "ordinals": [self.builder.ordinals.moment, list(self.builder.ordinals.counts.items())],
             "events": self.events_schema.empty_table(),
@@ -223,6 +228,7 @@ class Bound:
         state.pool = np.zeros(max(1024, 2 * len(content["pool"])), np.int32)
         state.pool[: len(content["pool"])] = content["pool"]
         state.n_events, state.n_matches, state.n_dropped = content["counters"]
+        self.measure.first = content["first"]
         self._take_times(content["last"])
         self.builder.ordinals = Ordinals(*content["ordinals"])
         if self.keys is not None:
@@ -317,7 +323,10 @@ class Bound:
             numbers = [0] if streams is None else np.unique(streams).tolist()
             self.types_seen.update(self.query.plan.sources[number] for number in numbers)
             return
-        self.types_seen.update(types.unique().drop_null().to_pylist())
+        # Most types are among the first events; only if one is not, all have to be looked at.
+        for some in (types.slice(0, FIRST_EVENTS), types):
+            if not self.types_named <= self.types_seen:
+                self.types_seen.update(some.unique().drop_null().to_pylist())
 
     def _as_stored(self, part: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
         """Return the columns of the first batch, in the types that they are kept in, their text checked."""

@@ -35,7 +35,8 @@ class Measure:
         self.size: Any = None
         self.last: Any = None
         self._type = pa.int64()
-        self._first: int | None = None
+        self.first: int | None = None
+        """The first measure of all, where that matters: for windows that are wider than anything can be measured."""
         self._wide: int | None = None
         match window:
             case plan.EventsWindow(count):
@@ -104,10 +105,10 @@ class Measure:
         return np.int64(n_events - 1) if self.counts_rows and self.last is not None else self.last
 
     def _check_span(self, present: IntArray, size: int) -> None:
-        if self._first is None or self.last is None:
-            self._first = int(present[0] if self.last is None else self.last)
-        if int(present[-1]) - self._first > size:
-            shown = self._shown(self._first), self._shown(present[-1])
+        if self.first is None or self.last is None:
+            self.first = int(present[0] if self.last is None else self.last)
+        if int(present[-1]) - self.first > size:
+            shown = self._shown(self.first), self._shown(present[-1])
             raise DataError(
                 f"WITHIN is too large to measure '{self.attribute}' from {shown[0]} to {shown[1]}",
                 "leave it out for a window without bound",

@@ -77,6 +77,8 @@ def _check_counters(content: Content, are_floats: list[bool]) -> None:
         is_time = is_number and not math.isnan(time) and (may_be_float or -(2**63) <= time < 2**63)
         if time is not None and not is_time:
             raise _forged("its clock shows no time")
+    if content["first"] is not None and type(content["first"]) is not int:
+        raise _forged("its clock begins at no time")
     moment, counts = content["ordinals"]
     is_numbered = all(type(one) in (int, str) and type(count) is int and count >= 0 for one, count in counts)
     if type(moment) not in (int, str) or not is_numbered:

@@ -40,7 +40,7 @@ FRUITFUL = 14
 SERIAL = 15
 """A number for each event for which a choice is made: entries of tables that have another are free."""
 PATIENCE = 16
-"""Steps of a walk before it begins to take notes."""
+"""Steps of a walk before it begins to take notes; with none, `advance` does not choose among few matches by itself."""
 N_CHOICE = 17
 
 LEAVE = -1
@@ -59,14 +59,21 @@ HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 @compiled
-def begin(choice, n_roots, root_node, stack_node):
-    """Remember where the walks begin, and forget what was there for the last event."""
-    root_node[:n_roots] = stack_node[:n_roots]
+def begin(choice, n_roots, root_node, stack_node, stack_depth, stack_prefix):
+    """Put the nodes on the stack where the walks begin, and forget what was there for the last event."""
+    put_roots(n_roots, root_node, stack_node, stack_depth, stack_prefix)
     serial, patience = choice[SERIAL] + 1, choice[PATIENCE]
     choice[:] = 0
     choice[SERIAL], choice[PATIENCE] = serial, patience
     choice[N_ROOTS] = n_roots
     choice[BEST_LENGTH] = NOBODY
+
+
+@compiled
+def put_roots(n_roots, root_node, stack_node, stack_depth, stack_prefix):
+    """Put the nodes on the stack where a walk begins."""
+    for i in range(n_roots):
+        stack_node[i], stack_depth[i], stack_prefix[i] = root_node[i], 0, NOTHING
 
 
 @compiled
@@ -271,9 +278,7 @@ def choose(
                 choice[WALK] = WRITE
             choice[AGREES] = choice[IS_BETTER] = 0
             depth = choice[N_ROOTS]
-            stack_node[:depth] = root_node[:depth]
-            stack_depth[:depth] = 0
-            stack_prefix[:depth] = NOTHING
+            put_roots(depth, root_node, stack_node, stack_depth, stack_prefix)
             continue
         if depth == 0 or (is_writing and n_matches >= limit):
             depth = 0

@@ -26,7 +26,7 @@ import numpy as np
 
 from ceql.engine.compiled import compiled
 from ceql.engine.run.arena import BOTTOM, END, UNION
-from ceql.engine.run.choice import KEEP_ALL, begin, choose
+from ceql.engine.run.choice import KEEP_ALL, KEEP_MAX, KEEP_NEXT, PATIENCE, begin, choose
 from ceql.engine.run.requests import DONE, FULL, GROW, MISS, PAUSE, WORK_AT_ONCE
 
 UNKNOWN = -2
@@ -48,8 +48,12 @@ NODES_PER_STATE, NODES_PER_STEP = 96, 20
 (15 unions; 16 insertions of 3, and 2 merges of that list), and for a step that marks it (its own node, the same for one
 insertion)."""
 
-UPDATE, ENUMERATE = 0, 1
-"""Phases of one event: the lists are brought up to date, then matches are enumerated."""
+UPDATE, ENUMERATE, CHOOSE = 0, 1, 2
+"""Phases of one event: the lists are brought up to date, then matches are enumerated, or chosen among while that is
+done. A few matches are enumerated first and chosen among then."""
+
+FEW = 64
+"""Matches of one event that are compared in `advance` itself."""
 
 U = np.uint64
 """Unsigned indices spare Numba's test for negative ones."""
@@ -434,7 +438,8 @@ def advance(
             control[N_MATCHES] = 0
             phase = ENUMERATE
             if keeps != KEEP_ALL:
-                begin(choice, depth, root_node, stack_node)
+                for i in range(depth):
+                    root_node[U(i)] = stack_node[U(i)]
 
         # --- enumerate the matches that this event completes
         # Labels are not written where all are the same.
@@ -443,7 +448,10 @@ def advance(
         n_values = control[N_VALUES]
         n_matches = control[N_MATCHES]
         deepest, longest = stack_node.shape[0] - 1, path_row.shape[0]
-        while depth > 0 and n_matches < limit and keeps == KEEP_ALL:
+        n_roots, first_out, first_value = depth, n_out, n_values
+        most = limit if keeps == KEEP_ALL else FEW if choice[PATIENCE] > 0 else 0
+        has_all = phase == ENUMERATE
+        while depth > 0 and n_matches < most and phase == ENUMERATE:
             depth -= 1
             node = stack_node[U(depth)]
             length = np.int64(stack_depth[U(depth)])
@@ -473,6 +481,9 @@ def advance(
                 if has_labels:
                     path_label[U(longest - length)] = kind[U(node)]
             if not is_whole or n_out >= out_start.shape[0] or n_values + length > out_row.shape[0]:
+                if keeps != KEEP_ALL:
+                    has_all = False
+                    break
                 # Undo this descent: the node that it began with goes back on the stack.
                 stack_node[U(base)] = base_node
                 stack_depth[U(base)] = base_length
@@ -496,7 +507,64 @@ def advance(
             n_out += 1
             out_offset[U(n_out)] = n_values
             n_matches += 1
-        if keeps != KEEP_ALL:
+        if keeps != KEEP_ALL and has_all and depth == 0:
+            # PERF: calling `choose` costs a microsecond. Over a million events of ten names, S3 with NEXT takes 52
+            # instead of 101 ns per event, and MAX over a `+` 56 instead of 133.
+            best = first_out
+            for one in range(first_out + 1, n_out if keeps != KEEP_MAX else 0):
+                a, a_end = out_offset[U(best)], out_offset[U(best + 1)]
+                b, b_end = out_offset[U(one)], out_offset[U(one + 1)]
+                if keeps == KEEP_NEXT:
+                    while a < a_end and b < b_end and out_row[U(a)] == out_row[U(b)]:
+                        a += 1
+                        b += 1
+                    if b < b_end and (a == a_end or out_row[U(b)] < out_row[U(a)]):
+                        best = one
+                else:
+                    while a < a_end and b < b_end and out_row[U(a_end - 1)] == out_row[U(b_end - 1)]:
+                        a_end -= 1
+                        b_end -= 1
+                    if b < b_end and (a == a_end or out_row[U(b_end - 1)] > out_row[U(a_end - 1)]):
+                        best = one
+            # An end of -1 marks what goes until all are compared.
+            for one in range(first_out, n_out):
+                is_kept = True
+                for other in range(first_out if keeps == KEEP_MAX else best, n_out if keeps == KEEP_MAX else best + 1):
+                    a, a_end = out_offset[U(one)], out_offset[U(one + 1)]
+                    b, b_end = out_offset[U(other)], out_offset[U(other + 1)]
+                    is_longer = b_end - b > a_end - a
+                    if keeps == KEEP_MAX and not is_longer:
+                        continue
+                    while a < a_end and b < b_end and out_row[U(b)] <= out_row[U(a)]:
+                        a += out_row[U(b)] == out_row[U(a)]
+                        b += 1
+                    is_inside = a == a_end
+                    is_kept = not is_inside if keeps == KEEP_MAX else is_inside and not is_longer
+                    if not is_kept:
+                        break
+                if not is_kept:
+                    out_end[U(one)] = -1
+            n_candidates = n_matches
+            n_matches, n_values, n_out = 0, first_value, first_out
+            for one in range(first_out, first_out + n_candidates):
+                if out_end[U(one)] < 0 or n_matches >= limit:
+                    continue
+                from_value, to_value = out_offset[U(one)], out_offset[U(one + 1)]
+                for i in range(from_value, to_value):
+                    out_row[U(n_values)] = out_row[U(i)]
+                    if has_labels:
+                        out_label[U(n_values)] = out_label[U(i)]
+                    n_values += 1
+                out_start[U(n_out)] = out_start[U(one)]
+                out_end[U(n_out)] = row
+                n_out += 1
+                out_offset[U(n_out)] = n_values
+                n_matches += 1
+        elif keeps != KEEP_ALL:
+            if phase == ENUMERATE:
+                begin(choice, n_roots, root_node, stack_node, stack_depth, stack_prefix)
+                depth, n_out, n_values, n_matches = n_roots, first_out, first_value, 0
+                phase = CHOOSE
             reason, depth, n_out, n_values, n_matches = choose(
                 choice,
                 (depth, n_out, n_values, n_matches),
@@ -530,7 +598,7 @@ def advance(
                 out_label,
             )
             if reason != DONE:
-                control[AT], control[N_NODES], control[KEY], control[PHASE] = at, n_nodes, key, ENUMERATE
+                control[AT], control[N_NODES], control[KEY], control[PHASE] = at, n_nodes, key, CHOOSE
                 control[DEPTH], control[N_OUT], control[N_VALUES], control[N_MATCHES] = (
                     depth,
                     n_out,
