@@ -173,11 +173,12 @@ def test_a_number_that_points_nowhere_is_refused(name: str, place: int, value: i
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("control", with_value(1, 1)),
-        ("control", with_value(4, 10**9)),
-        ("control", with_value(5, 77)),
-        ("control", with_value(6, 0)),
-        ("control", with_value(7, 3)),
+        ("key", lambda _: 77),
+        ("key", lambda _: -2),
+        ("key", lambda _: None),
+        ("n_emitted", lambda _: -1),
+        ("n_emitted", lambda _: 2**70),
+        ("n_emitted", lambda _: "1"),
         ("active", with_value(0, 2**63)),
         ("active", lambda active: np.concatenate([active] * 9)),
         ("key_active", lambda active: active * 0),

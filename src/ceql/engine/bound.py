@@ -30,7 +30,7 @@ from ceql.engine.run.kernel import KEY
 from ceql.engine.run.memo import START
 from ceql.engine.run.recognizer import Events, Recognizer, check_size
 from ceql.engine.run.snapshot import Content
-from ceql.engine.run.state import KEY_ARRAYS, MIN_NODES, NODE_ARRAYS
+from ceql.engine.run.state import KEY_ARRAYS
 from ceql.engine.run.undo import Undo
 from ceql.errors import DataError
 from ceql.query import Query
@@ -175,19 +175,11 @@ class Bound:
         recognizer = self.recognizer
         recognizer.collect(self._now)
         self._forget_keys()
-        state, memo = recognizer.state, recognizer.memo
-        used, n_keys = state.n_nodes, 0 if self.keys is None else self.keys.n_keys
+        memo, n_keys = recognizer.memo, 0 if self.keys is None else self.keys.n_keys
         content: Content = {
             "states": [[sorted(part) for part in one] for one in memo.states],
             "labels": [sorted(label) for label in memo.labels],
-            "control": state.lasting_control,
-            "active": state.active,
-            "list_nodes": state.list_nodes,
-            "list_length": state.list_length,
-            **{name: getattr(state, name)[:used] for name in NODE_ARRAYS},
-            **{name: getattr(state, name)[:n_keys] for name in KEY_ARRAYS},
-            "pool": state.pool[: state.pool_length],
-            "counters": [state.n_events, state.n_matches, state.n_dropped],
+            **recognizer.state.content(n_keys),
             "first": self.measure.first,
             "last": [None if one.last is None else one.last.item() for one in self._clocks],
             "ordinals": [self.builder.ordinals.moment, list(self.builder.ordinals.counts.items())],
@@ -204,7 +196,7 @@ class Bound:
 
     def take(self, content: Content) -> None:
         """Put content back in place, or raise an error if no session can have written it."""
-        state, memo = self.recognizer.state, self.recognizer.memo
+        memo = self.recognizer.memo
         check_content.check_names(content, memo.states[START], self._automaton)
         for parts in content["states"]:
             memo.number(DetState(*(frozenset(part) for part in parts)))
@@ -219,15 +211,7 @@ class Bound:
             key_types=self._key_types,
             rows=None if self.history is None else self._stored,
         )
-        for name in ("control", "active", "list_nodes", "list_length", *KEY_ARRAYS):
-            setattr(state, name, content[name])
-        state.list_merged = np.full(len(state.list_length), -1, np.int32)
-        state.make_room_for_nodes(max(MIN_NODES, 2 * len(content["kind"])))
-        for name in NODE_ARRAYS:
-            getattr(state, name)[: len(content[name])] = content[name]
-        state.pool = np.zeros(max(1024, 2 * len(content["pool"])), np.int32)
-        state.pool[: len(content["pool"])] = content["pool"]
-        state.n_events, state.n_matches, state.n_dropped = content["counters"]
+        self.recognizer.state.take(content)
         self.measure.first = content["first"]
         self._take_times(content["last"])
         self.builder.ordinals = Ordinals(*content["ordinals"])

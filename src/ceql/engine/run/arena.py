@@ -16,3 +16,6 @@ UNION, BOTTOM = -1, -2
 
 END = -1
 """The link of a node that begins a run."""
+
+CONSUME_NOTHING, CONSUME_KEY, CONSUME_ALL = 0, 1, 2
+"""What a match forgets: nothing, all runs of its partition key, or all runs. Without keys the last two are the same."""

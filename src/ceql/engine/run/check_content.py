@@ -17,7 +17,7 @@ from ceql.automaton.lazy import DetState
 from ceql.engine.compiled import compiled
 from ceql.engine.intake.keys import has_numbers
 from ceql.engine.run.arena import BOTTOM, END, UNION
-from ceql.engine.run.kernel import KEY, LIST_CAPACITY, N_CONTROL, N_EMITTED, N_NODES, N_POOL
+from ceql.engine.run.kernel import LIST_CAPACITY
 from ceql.engine.run.memo import START, Memo
 from ceql.engine.run.snapshot import Content
 from ceql.engine.run.state import members
@@ -90,7 +90,6 @@ def _check_arrays(content: Content, memo: Memo, number: Any, n_key_columns: int)
     n_nodes, n_lists, n_words = len(content["kind"]), len(content["list_length"]), len(content["active"])
     n_keys, n_pool = len(content["key_from"]), len(content["pool"])
     expected: dict[str, tuple[Any, tuple[int, ...]]] = {
-        "control": (np.int64, (N_CONTROL,)),
         "active": (np.uint64, (n_words,)),
         "list_nodes": (np.int32, (n_lists, LIST_CAPACITY)),
         "list_length": (np.int32, (n_lists,)),
@@ -112,7 +111,9 @@ def _check_arrays(content: Content, memo: Memo, number: Any, n_key_columns: int)
             raise _forged(f"'{name}' has another type or shape")
     if not 1 <= n_words <= memo.n_words:
         raise _forged("it has more states than it names")
-    _check_control(content, n_nodes, n_keys, n_pool)
+    key, n_emitted = content["key"], content["n_emitted"]
+    if type(key) is not int or type(n_emitted) is not int or not -1 <= key < n_keys or not 0 <= n_emitted < MAX_COUNT:
+        raise _forged("it does not say where it stopped")
     _check_lists(content, min(memo.size, n_lists), is_keyed=n_key_columns > 0)
     _check_keys(content, memo.size)
 
@@ -160,20 +161,10 @@ def _check_key_values(content: Content, types: list[pa.DataType]) -> None:
             raise _forged("a key has no value")
 
 
-def _check_control(content: Content, n_nodes: int, n_keys: int, n_pool: int) -> None:
-    control = content["control"]
-    expected = np.zeros(N_CONTROL, np.int64)
-    expected[N_NODES], expected[N_POOL] = n_nodes, n_pool
-    key, n_emitted = int(control[KEY]), int(control[N_EMITTED])
-    expected[KEY], expected[N_EMITTED] = key, n_emitted
-    if not (control == expected).all() or not 0 <= n_emitted < MAX_COUNT or not -1 <= key < n_keys:
-        raise _forged("it does not say how much it holds")
-
-
 def _check_lists(content: Content, n_states: int, *, is_keyed: bool) -> None:
     """Check the lists of the current key."""
     states = members(content["active"])
-    lengths, key = content["list_length"], int(content["control"][KEY])
+    lengths, key = content["list_length"], content["key"]
     if len(states) and (states[0] <= START or states[-1] >= n_states):
         raise _forged("a list belongs to no state")
     if len(states) and key < 0 and is_keyed:

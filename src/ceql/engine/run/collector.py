@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ceql.engine.compiled import compiled
-from ceql.engine.run.arena import END, UNION
+from ceql.engine.run.arena import CONSUME_ALL, END, UNION
 from ceql.engine.run.kernel import BIT_OF, DE_BRUIJN, KEY, N_EMITTED, N_NODES, N_POOL
 
 
@@ -67,7 +67,7 @@ def collect(
     n_pool = 0
     for key in range(key_from.shape[0]):
         is_current = key == control[KEY]
-        is_forgotten = consumes == 2 and key_epoch[key] != control[N_EMITTED]
+        is_forgotten = consumes == CONSUME_ALL and key_epoch[key] != control[N_EMITTED]
         key_time = key_now[key] if key_now.shape[0] > 0 else now
         first = n_pool
         i = key_from[key]

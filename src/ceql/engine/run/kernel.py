@@ -25,7 +25,7 @@ from __future__ import annotations
 import numpy as np
 
 from ceql.engine.compiled import compiled
-from ceql.engine.run.arena import BOTTOM, END, UNION
+from ceql.engine.run.arena import BOTTOM, CONSUME_ALL, CONSUME_NOTHING, END, UNION
 from ceql.engine.run.choice import KEEP_ALL, KEEP_MAX, KEEP_NEXT, PATIENCE, begin, choose
 from ceql.engine.run.requests import DONE, FULL, GROW, MISS, PAUSE, WORK_AT_ONCE
 
@@ -164,7 +164,7 @@ def advance(
                 other = keys[U(at)]
                 if begins == NOWHERE and n_steps == 0:
                     concerned = False
-                    if consumes != 2 or key_epoch[other] == control[N_EMITTED]:
+                    if consumes != CONSUME_ALL or key_epoch[other] == control[N_EMITTED]:
                         for word in range(n_words):
                             if key_active[other, word] & touching[U(symbol), U(word)] != 0:
                                 concerned = True
@@ -210,7 +210,7 @@ def advance(
                 key = other
                 for word in range(n_words):
                     active[U(word)] = 0
-                if consumes != 2 or key_epoch[key] == control[N_EMITTED]:
+                if consumes != CONSUME_ALL or key_epoch[key] == control[N_EMITTED]:
                     i = key_from[key]
                     end = i + key_length[key]
                     while i < end:
@@ -610,7 +610,7 @@ def advance(
         control[DEPTH] = 0
         if n_matches > 0:
             control[N_EMITTED] += 1
-            if consumes > 0:
+            if consumes != CONSUME_NOTHING:
                 for word in range(n_words):
                     active[U(word)] = 0
                 if not has_keys:

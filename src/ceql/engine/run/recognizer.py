@@ -15,6 +15,7 @@ import numpy as np
 from ceql.automaton.cea import CEA
 from ceql.automaton.lazy import DEFAULT_CAPACITY
 from ceql.engine.run import choice, kernel, requests
+from ceql.engine.run.arena import CONSUME_ALL, CONSUME_KEY, CONSUME_NOTHING
 from ceql.engine.run.chunk import Chunk
 from ceql.engine.run.collector import collect
 from ceql.engine.run.memo import MIN_SYMBOLS, START, Memo
@@ -32,6 +33,11 @@ VALUES_PER_MATCH = 8
 """Positions that a chunk has room for, as a multiple of its matches."""
 KEEPS = {Strategy.NEXT: choice.KEEP_NEXT, Strategy.LAST: choice.KEEP_LAST, Strategy.MAX: choice.KEEP_MAX}
 """What the kernel has to compare; the other strategies are done by the automaton alone."""
+CONSUMES = {
+    Consumption.NONE: CONSUME_NOTHING,
+    Consumption.PARTITION: CONSUME_KEY,
+    Consumption.ANY: CONSUME_ALL,
+}
 MIN_SETS, MIN_NOTES = 1 << 10, 1 << 12
 """Sets of positions and notes that there is room for at first, where matches have to be compared."""
 STEPS_WITHOUT_NOTES = 1 << 12
@@ -85,9 +91,9 @@ class Recognizer:
         self.size = number(np.iinfo(np.int64).max if size is None else size)
         self.number = number
         self.limit = NO_LIMIT if limit is None else limit
-        self.consumes = {Consumption.NONE: 0, Consumption.PARTITION: 1, Consumption.ANY: 2}[consumption]
-        if self.consumes and not is_partitioned:
-            self.consumes = 1
+        self.consumes = CONSUMES[consumption]
+        if self.consumes == CONSUME_ALL and not is_partitioned:
+            self.consumes = CONSUME_KEY
         self._keeps = KEEPS.get(strategy, choice.KEEP_ALL)
         self.counts_events_by_key = counts_events_by_key
         self.max_state_bytes = max_state_bytes
@@ -97,7 +103,7 @@ class Recognizer:
         self.state.start = self.state.start.astype(number)
         self.undo: Undo | None = None
         """What has to be told before anything in the state moves, in the middle of a batch."""
-        self._ends_arena = bool(self.consumes) and not is_partitioned
+        self._ends_arena = self.consumes != CONSUME_NOTHING and not is_partitioned
         self._chunk = chunk
         self._has_labels = has_labels
         self._output = _Output(chunk, VALUES_PER_MATCH * chunk, has_labels=has_labels)

@@ -13,6 +13,7 @@ import numpy as np
 
 from ceql.engine.run.kernel import KEY, LIST_CAPACITY, N_CONTROL, N_EMITTED, N_NODES, N_POOL
 from ceql.engine.run.renumber import renumber_keys
+from ceql.engine.run.snapshot import Content
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -59,12 +60,36 @@ class RunState:
         """Bytes that all arrays take."""
         return sum(part.nbytes for part in vars(self).values() if isinstance(part, np.ndarray))
 
-    @property
-    def lasting_control(self) -> IntArray:
-        """The control vector between batches: what only the kernel's next step would need is left out."""
-        lasting, kept = _control(), [N_NODES, KEY, N_POOL, N_EMITTED]
-        lasting[kept] = self.control[kept]
-        return lasting
+    def content(self, n_keys: int) -> Content:
+        """Return what must outlive the process; `n_keys` partition keys have slots.
+
+        How many nodes there are, and entries of the pool, is told by the length of their arrays.
+        """
+        return {
+            "key": int(self.control[KEY]),
+            "n_emitted": int(self.control[N_EMITTED]),
+            "active": self.active,
+            "list_nodes": self.list_nodes,
+            "list_length": self.list_length,
+            **{name: getattr(self, name)[: self.n_nodes] for name in NODE_ARRAYS},
+            **{name: getattr(self, name)[:n_keys] for name in KEY_ARRAYS},
+            "pool": self.pool[: self.pool_length],
+            "counters": [self.n_events, self.n_matches, self.n_dropped],
+        }
+
+    def take(self, content: Content) -> None:
+        """Put content back in place, which must have been checked."""
+        self.control[KEY], self.control[N_EMITTED] = content["key"], content["n_emitted"]
+        self.control[N_NODES], self.control[N_POOL] = len(content["kind"]), len(content["pool"])
+        for name in ("active", "list_nodes", "list_length", *KEY_ARRAYS):
+            setattr(self, name, content[name])
+        self.list_merged = np.full(len(self.list_length), -1, np.int32)
+        self.make_room_for_nodes(max(MIN_NODES, 2 * len(content["kind"])))
+        for name in NODE_ARRAYS:
+            getattr(self, name)[: len(content[name])] = content[name]
+        self.pool = np.zeros(max(1024, 2 * len(content["pool"])), np.int32)
+        self.pool[: len(content["pool"])] = content["pool"]
+        self.n_events, self.n_matches, self.n_dropped = content["counters"]
 
     def make_room_for_states(self, n_states: int, n_words: int) -> None:
         """Lengthen what has one entry per determinized state."""
