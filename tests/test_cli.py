@@ -65,6 +65,15 @@ def test_check_against_a_file_of_events(query: Path, tmp_path: Path, suffix: str
     assert "hint: did you mean 'price'?" in result.stderr
 
 
+@pytest.mark.parametrize("command", ["check", "explain"])
+def test_warnings_are_notes(query: Path, tmp_path: Path, command: str) -> None:
+    events = write_events(tmp_path / "events.parquet")
+    query.write_text("SELECT * FROM S WHERE A AS x FILTER x['type' = 'A']", encoding="utf-8")
+    result = run(command, query, "--schema", events)
+    note = "note: 'type' = 'A' looks at no attribute: the attribute type is written without quotes\n"
+    assert (result.exit_code, result.stderr) == (0, note)
+
+
 def test_check_shows_the_mistake_as_the_library_does(query: Path) -> None:
     text = "SELECT *\nFROM S\nWHERE A ; ) ; B"
     query.write_text(text, encoding="utf-8")

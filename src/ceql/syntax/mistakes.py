@@ -237,7 +237,8 @@ def _misplaced_clause(token: Token, before: list[Token]) -> Mistake | None:
     if clause is None:
         return None
     if clause in passed:
-        return Mistake(f"{clause} is given twice", here, related=span_of(passed[clause]))
+        hint = "conditions on events go into FILTER, after the pattern" if clause == "WHERE" else None
+        return Mistake(f"{clause} is given twice", here, hint, span_of(passed[clause]))
     missing = [needed for needed in CLAUSES[:3] if needed not in passed and needed != clause]
     if missing and CLAUSES.index(missing[0]) < CLAUSES.index(clause):
         return Mistake(f"{missing[0]} must come before {clause}", here, _ORDER_HINT)
