@@ -117,7 +117,8 @@ def test_columns_that_options_name_must_be_in_the_schema(query: Path, tmp_path: 
         result = run(command, query, "--schema", events, "--type-column", "typ")
         assert (result.exit_code, result.stdout) == (3, "")
         assert result.stderr.startswith(
-            f"{events}: the events have no type column 'typ'\nhint: name it with --type-column"
+            f"{events}: the events have no type column 'typ'\n"
+            "hint: did you mean 'type'? columns are type, price, t: name one with --type-column, "
         )
         assert run(command, query, "--schema", events, "--order-by", "t,pric").exit_code == 3
         result = run(command, query, "--schema", events, "--type-column", "t")
