@@ -70,6 +70,7 @@ _WRITE_INSTEAD = {
     "!": "write NOT, or != to compare",
 }
 _GOING_ON = ("SEMICOLON", "COLON", "PLUS", "COLON_PLUS", "_AS", "_OR")
+_PATH = re.compile(r"(?!select\s|create\s|/\*|--)(?:.*\.ceql|\S*[/\\]\S*)", re.IGNORECASE)
 _NEXT_WORD = re.compile(r"[ \t]+(\w+)")
 _VALUE_START = {"NAME", "QUOTED_NAME", "NUMBER", "STRING"}
 _GROUPS = (
@@ -87,6 +88,8 @@ _GROUPS = (
 
 MAX_EXPECTED = 6
 """Most alternatives that a hint lists; a longer list helps nobody."""
+MAX_PATH = 200
+"""Longest text that is taken for the path of a file."""
 MAX_SHOWN = 40
 """Longest token that a message repeats."""
 
@@ -111,6 +114,13 @@ def span_of(token: Token) -> Span:
 
 def syntax_mistake(error: UnexpectedInput, before: list[Token], text: str) -> Mistake:
     """Return what is wrong where Lark stopped; `before` are the tokens up to there."""
+    mistake = _mistake_in_text(error, before, text)
+    if len(text) <= MAX_PATH and _PATH.fullmatch(text):
+        mistake.hint = f"this is the path of a file, not a query: give pathlib.Path({text!r})"
+    return mistake
+
+
+def _mistake_in_text(error: UnexpectedInput, before: list[Token], text: str) -> Mistake:
     if isinstance(error, UnexpectedCharacters):
         return _stray_character(text, error.pos_in_stream or 0)
     assert isinstance(error, UnexpectedToken)
