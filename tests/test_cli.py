@@ -65,6 +65,15 @@ def test_check_against_a_file_of_events(query: Path, tmp_path: Path, suffix: str
     assert "hint: did you mean 'price'?" in result.stderr
 
 
+@pytest.mark.parametrize("command", ["check", "explain"])
+def test_warnings_are_notes(query: Path, tmp_path: Path, command: str) -> None:
+    events = write_events(tmp_path / "events.parquet")
+    query.write_text("SELECT * FROM S WHERE A AS x FILTER x['type' = 'A']", encoding="utf-8")
+    result = run(command, query, "--schema", events)
+    note = "note: 'type' = 'A' looks at no attribute: the attribute type is written without quotes\n"
+    assert (result.exit_code, result.stderr) == (0, note)
+
+
 def test_check_shows_the_mistake_as_the_library_does(query: Path) -> None:
     text = "SELECT *\nFROM S\nWHERE A ; ) ; B"
     query.write_text(text, encoding="utf-8")
@@ -108,7 +117,8 @@ def test_columns_that_options_name_must_be_in_the_schema(query: Path, tmp_path: 
         result = run(command, query, "--schema", events, "--type-column", "typ")
         assert (result.exit_code, result.stdout) == (3, "")
         assert result.stderr.startswith(
-            f"{events}: the events have no type column 'typ'\nhint: name it with --type-column"
+            f"{events}: the events have no type column 'typ'\n"
+            "hint: did you mean 'type'? columns are type, price, t: name one with --type-column, "
         )
         assert run(command, query, "--schema", events, "--order-by", "t,pric").exit_code == 3
         result = run(command, query, "--schema", events, "--type-column", "t")

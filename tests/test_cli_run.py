@@ -395,6 +395,7 @@ def test_a_mistake_in_a_declaration_is_one_in_the_query(folder: Path) -> None:
     [
         ("events.csv", "events.csv", 3, "input and output are the same file"),
         ("nope.csv", "m.csv", 3, "No such file or directory"),
+        ("nope/", "m.csv", 3, "there is no such file or folder"),
         ("events.csv", "m.txt", 3, "cannot tell the format of"),
         ("events.csv", "nowhere/m.csv", 3, "there is no folder"),
         ("mixed.csv", "m.csv", 3, "conversion error"),

@@ -216,6 +216,12 @@ def test_null_comes_first_and_nan_last_where_events_are_sorted() -> None:
     [
         (QUERY, pa.table({"x": [1]}), {}, "no type column 'type'"),
         (QUERY, TABLE, {"type_column": "kind"}, "no type column 'kind'"),
+        (
+            QUERY,
+            TABLE,
+            {"type_column": "typ"},
+            r"hint: did you mean 'type'\? columns are type, .*: name one with type_column",
+        ),
         (QUERY, pa.table({"type": [1], "x": [1]}), {}, "type column 'type' is of type int64, not string"),
         (QUERY, pa.table({"type": ["A"]}), {}, "no attribute 'x'"),
         (QUERY, pa.table({"type": ["A"], "x": ["1"]}), {}, "cannot compare"),

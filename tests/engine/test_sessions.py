@@ -417,6 +417,26 @@ def test_time_that_runs_backwards(batch: int) -> None:
     assert session.feed(pa.table({"type": ["B"], "t": [9]})).count() == 1 + batch
 
 
+@pytest.mark.parametrize(
+    ("sort", "streams", "hint"),
+    [
+        (False, "S", "sort the events, or ask for it: sort=True"),
+        (True, "S", "sort=True sorts within one batch only, and this one begins before the end of the last"),
+        (False, "S, T", "streams are merged within one batch only, and this one begins before the end of the last"),
+    ],
+)
+@pytest.mark.parametrize("clause", ["WITHIN 5 [t]", ""])
+def test_a_batch_that_begins_before_the_end_of_the_last(sort: bool, streams: str, hint: str, clause: str) -> None:
+    session = Session(f"SELECT * FROM {streams} WHERE A ; B {clause}", sort=sort, time_column="t")
+    first, older = (
+        dict.fromkeys(streams.split(", "), pa.table({"type": ["A", "B"], "t": times})) for times in ([7, 8], [6, 9])
+    )
+    session.feed(first).count()
+    with pytest.raises(ceql.DataError, match="'t' is 6 after 8") as caught:
+        session.feed(older).count()
+    assert str(caught.value.hint).startswith(hint)
+
+
 def test_max_state_bytes() -> None:
     # The limit is looked at when the arena is full, so there must be more than fits at first.
     query = "SELECT * FROM S WHERE A ; B"

@@ -139,11 +139,14 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
     (tmp_path / "mixed.jsonl").write_text(
         '{"match_start":1,"match_end":2,"x":{"t":1}}\n{"match_start":1,"match_end":2,"x":3}\n'
     )
+    (tmp_path / "found.out").write_text("")
     (tmp_path / "empty").mkdir()
     for arguments, code, said in (
         ((tmp_path / "nothing.parquet",), 3, "cannot read"),
         ((tmp_path / "nothing.jsonl",), 3, "cannot read"),
-        ((tmp_path / "empty",), 3, "the folder has no files"),
+        ((tmp_path / "nothing.out",), 3, "there is no such file or folder"),
+        ((tmp_path / "found.out",), 3, "by its suffix\nhint: it shows what ceql run writes: .parquet, "),
+        ((tmp_path / "empty",), 3, "the folder has no files of a known format\nhint: it shows what ceql run writes: "),
         ((tmp_path / "events.parquet",), 3, "these are no matches: there are no columns match_start and match_end"),
         ((tmp_path / "bad.jsonl",), 3, "line 2 is not JSON"),
         ((tmp_path / "list.jsonl",), 3, "line 1 is no object"),

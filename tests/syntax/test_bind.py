@@ -379,3 +379,43 @@ def test_times_without_zone_are_warned_of_where_the_column_has_another(
         warnings.simplefilter("always")
         ceql.compile(f"SELECT * FROM S WHERE A AS a FILTER a[{condition}]", schema)
     assert [one.category for one in caught] == [CeqlWarning] * is_warned_of
+
+
+@pytest.mark.parametrize(
+    ("condition", "warning"),
+    [
+        (
+            "'activity' = 'IV'",
+            "'activity' = 'IV' looks at no attribute: the attribute activity is written without quotes",
+        ),
+        ("age > 1 AND NOT 'IV' != 'activity'", "the attribute activity is written without quotes"),
+        (
+            "'ER unit' LIKE 'a%'",
+            "'ER unit' LIKE 'a%' looks at no attribute: the attribute `ER unit` is written with backticks",
+        ),
+        ("'activity' IN {'IV', 'CRP'}", "the attribute activity is written without quotes"),
+        ("'activity' BETWEEN 'a' AND 'b'", "the attribute activity is written without quotes"),
+        ("'activity' IS NULL", "the attribute activity is written without quotes"),
+        ("age = NULL", "age = NULL holds for no event: write age IS NULL"),
+        ("age > 1 OR NULL != `ER unit`", "NULL != `ER unit` holds for no event: write `ER unit` IS NOT NULL"),
+    ],
+)
+def test_comparisons_that_look_at_no_event_are_warned_of(condition: str, warning: str) -> None:
+    schema = pa.schema(
+        [("type", pa.string()), ("activity", pa.string()), ("ER unit", pa.string()), ("age", pa.int64())]
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ceql.compile(f"SELECT * FROM S WHERE A AS a FILTER a[{condition}]", schema)
+    assert [one.category for one in caught] == [CeqlWarning]
+    assert str(caught[0].message).endswith(warning)
+
+
+@pytest.mark.parametrize(
+    "condition", ["activity = 'age'", "'a' = 'b'", "activity IN {'age', NULL}", "NULL = NULL", "1 < 2"]
+)
+def test_other_constants_are_not_warned_of(condition: str) -> None:
+    schema = pa.schema([("type", pa.string()), ("activity", pa.string()), ("age", pa.int64())])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ceql.compile(f"SELECT * FROM S WHERE A AS a FILTER a[{condition}]", schema)

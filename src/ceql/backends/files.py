@@ -77,6 +77,8 @@ def read_events(
     CSV does not say what its columns hold: `column_types` does, for those that it names.
     """
     kind = format or format_of(path.name)
+    if kind is None and not os.path.lexists(path):
+        raise FileError(f"cannot read {path}: there is no such file or folder")
     if kind is None:
         raise FileError(f"cannot tell the format of {path} by its suffix", format_hint(path.name))
     try:

@@ -19,6 +19,7 @@ from ceql.cli.demo import demo
 from ceql.cli.exits import EXIT_CODES, EXIT_CODES_OF_STREAMS, WRONG_DATA, WRONG_QUERY, fail, in_words_of_options
 from ceql.cli.generate import generate
 from ceql.cli.help_text import Command, Group
+from ceql.cli.request import warnings_told
 from ceql.cli.run import run
 from ceql.cli.show import show
 from ceql.cli.stream import stream
@@ -120,7 +121,8 @@ def check(
 def _check_as_json(file: Path, schema: Path | None, type_column: str, time_column: str | None, order_by: str) -> None:
     columns = None if schema is None else _read_schema(schema, type_column, columns_in(order_by))
     try:
-        query = ceql.compile(read_query(file), columns, time_column=time_column, order_by=columns_in(order_by))
+        with warnings_told():
+            query = ceql.compile(read_query(file), columns, time_column=time_column, order_by=columns_in(order_by))
     except QueryError as error:
         place = {"line": error.line, "column": error.column}
         say(json_line({"ok": False, "message": error.message, **place, "hint": error.hint}))
@@ -169,7 +171,8 @@ def _compiled(file: Path, schema: Path | None, type_column: str, time_column: st
     text = read_query(file)
     columns = None if schema is None else _read_schema(schema, type_column, columns_in(order_by))
     try:
-        return ceql.compile(text, columns, time_column=time_column, order_by=columns_in(order_by))
+        with warnings_told():
+            return ceql.compile(text, columns, time_column=time_column, order_by=columns_in(order_by))
     except CeqlError as error:
         fail(f"{file}: {error}")
 

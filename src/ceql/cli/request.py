@@ -107,10 +107,11 @@ def warnings_told() -> Iterator[None]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CeqlWarning)
         yield
+    # A query is compiled several times in a run, and warns each time.
+    for note in dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, CeqlWarning)):
+        tell(f"note: {note}")
     for one in caught:
-        if issubclass(one.category, CeqlWarning):
-            tell(f"note: {one.message}")
-        else:
+        if not issubclass(one.category, CeqlWarning):
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
 
 

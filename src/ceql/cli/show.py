@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import typer
 
-from ceql.backends.files import FileError, format_of, read_all_events
+from ceql.backends.files import SUFFIXES, FileError, format_of, read_all_events
 from ceql.cli.arguments import read_query
 from ceql.cli.exits import WRONG_DATA, fail, in_words_of_options, reason
 from ceql.cli.terminal import tell
@@ -75,6 +75,11 @@ def show(
 def _read(path: str) -> ShownMatches:
     """Return the matches of a file or folder; all of them are counted."""
     files = _files(Path(path))
+    if Path(path).exists() and not any(format_of(one.name) for one in files):
+        hint = f"it shows what ceql run writes: {', '.join(SUFFIXES)}, or a folder of these"
+        if Path(path).is_dir():
+            raise FileError(f"cannot read {path}: the folder has no files of a known format", hint)
+        raise FileError(f"cannot tell the format of {path} by its suffix", hint)
     if files and all(format_of(one.name) == "json" and one.exists() for one in files):
         batches = _batches_of_lines(files)
         first = next(batches, None)

@@ -68,6 +68,7 @@ class Bound:
         order: tuple[str, ...] = (),
         id_columns: tuple[str, ...] = (),
         shares_events: bool = False,
+        sorting: str | None = None,
         **options: Any,
     ) -> None:
         self.query = query
@@ -86,9 +87,11 @@ class Bound:
         )
         used = {*self.read, *bound.partition_by, *([] if type_column is None else [type_column])}
         self._texts = [name for name in schema.names if shape != "positions" or name in used]
-        self.measure = Measure(bound.window, self._stored)
+        self.measure = Measure(bound.window, self._stored, sorting)
         is_measured = time_column is None or time_column == self.measure.attribute
-        self.clock = None if is_measured or time_column is None else Measure.ordering(time_column, self._stored)
+        self.clock = None
+        if time_column is not None and not is_measured:
+            self.clock = Measure.ordering(time_column, self._stored, sorting)
         self.keys = KeyEncoder(len(bound.partition_by)) if bound.partition_by else None
         self.counts_events_by_key = isinstance(bound.window, plan.EventsWindow) and self.keys is not None
         self.may_drop = not sees_every_event(bound, automaton)

@@ -303,6 +303,12 @@ class Session:
             parts = iter(table.to_batches())
         return schema, parts, None
 
+    def _sorting(self) -> str | None:
+        """Return what sorts each batch before it is run over, None if nothing does."""
+        if self.stream_column is None and len(self._sources()) > 1:
+            return "streams are merged"
+        return "sort=True sorts" if self.sort and self.stream_column is None else None
+
     def _sources(self) -> list[str]:
         return [name.text for name in self._draft.tree.sources]
 
@@ -340,6 +346,7 @@ class Session:
             id_columns=self.id_columns,
             shares_events=self.shares_events,
             collects_always=self.collects_always,
+            sorting=self._sorting(),
             **self.options,
         )
 

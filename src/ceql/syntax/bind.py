@@ -22,10 +22,10 @@ from ceql.syntax.clauses import bounds_of, check_partition, window_of
 from ceql.syntax.declare import declared_schema
 from ceql.syntax.mistakes import Mistake
 from ceql.syntax.scope import Names, Owner, Scope, names_in, sources_of
-from ceql.syntax.typecheck import bind_condition
+from ceql.syntax.typecheck import bind_condition, quoted_attribute, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 MAX_ALTERNATIVES = 1000
 """Most alternatives that a FILTER's ORs may multiply to; each is a copy of the formula."""
@@ -39,6 +39,8 @@ UTC_NAMES = ("UTC", "ETC/UTC", "Z", "GMT", "+00:00", "ZULU")
 """Zones, in capitals, in which times are as in UTC."""
 
 _NAMES_ZONE = re.compile(r":.*(Z|[+-][\d:]+)$", re.IGNORECASE)
+
+_NULL_TESTS = {"=": "IS NULL", "!=": "IS NOT NULL"}
 
 MANY = 2
 """Stands for "two or more" in counts, which stop there."""
@@ -234,8 +236,11 @@ class _FormulaBinder:
                 raise Mistake(message, attribute.span, hint)
             return kind_of(self.scope.type_of_attribute(attribute.name, holding.types, owner))
 
-        bound = bind_condition(node.predicate, kind_of_attribute)
-        _warn_of_zones(node.predicate, self.scope.attributes_of(self.scope.pattern_types))
+        attributes = self.scope.attributes_of(self.scope.pattern_types)
+        bound = bind_condition(node.predicate, kind_of_attribute, attributes)
+        _warn_of_zones(node.predicate, attributes)
+        if not self.scope.is_unknown:
+            _warn_of_constants(node.predicate, attributes)
         return bound
 
     def _check_bound(self, name: ast.Name, held: _Holdings, covered: ast.Formula, clause: str) -> _Holding:
@@ -268,6 +273,26 @@ def _warn_of_zones(predicate: ast.Node, types: Mapping[str, pa.DataType]) -> Non
             if plain is not None and zone is not None and zone.upper() not in UTC_NAMES:
                 note = f"'{plain}' means UTC, but '{name}' is shown in {zone}: name a zone after it, such as +00:00"
                 warnings.warn(note, CeqlWarning, stacklevel=2)
+
+
+def _warn_of_constants(predicate: ast.Node, attributes: Collection[str]) -> None:
+    """Warn of names of attributes in quotes, which are texts, and of comparisons with NULL, which hold for nothing."""
+    pending = [predicate]
+    while pending:
+        node = pending.pop()
+        parts = list(node.children())
+        pending += parts
+        note = None
+        if parts and all(isinstance(part, ast.Constant) for part in parts):
+            note = quoted_attribute(parts, attributes)
+            note = note and f"{shortened(str(node))} looks at no attribute: {note}"
+        elif isinstance(node, ast.Compare) and node.operator in _NULL_TESTS:
+            nulls = [isinstance(part, ast.Constant) and part.value is None for part in parts]
+            if any(nulls):
+                test = f"{parts[nulls.index(False)]} {_NULL_TESTS[node.operator]}"
+                note = f"{shortened(str(node))} holds for no event: write {test}"
+        if note is not None:
+            warnings.warn(note, CeqlWarning, stacklevel=2)
 
 
 def _dropped_variable(name: ast.Name, introduced: ast.Name, clause: str) -> Mistake:

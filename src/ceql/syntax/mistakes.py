@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ _CLAUSE_OF_TOKEN = {
 }
 _ORDER_HINT = f"the order is {', '.join(CLAUSES)}"
 _COVERS_HINT = "{word} covers all to its left; put that part in parentheses: (... {word} ...)"
+_PATTERN_HINT = "a pattern goes on with ; : OR + :+ AS FILTER PROJECT or the next clause"
 _CONDITION_HINT = "a condition is a variable with a predicate in brackets: x[...]"
 
 _EXPECTED_WORDS = {
@@ -68,6 +70,8 @@ _WRITE_INSTEAD = {
     "!": "write NOT, or != to compare",
 }
 _GOING_ON = ("SEMICOLON", "COLON", "PLUS", "COLON_PLUS", "_AS", "_OR")
+_PATH = re.compile(r"(?!select\s|create\s|/\*|--)(?:.*\.ceql|\S*[/\\]\S*)", re.IGNORECASE)
+_NEXT_WORD = re.compile(r"[ \t]+(\w+)")
 _VALUE_START = {"NAME", "QUOTED_NAME", "NUMBER", "STRING"}
 _GROUPS = (
     ({"NAME", "NUMBER", "NOT"}, {*_VALUE_START, "LPAR", "TRUE", "FALSE", "NULL", "NOT"}, "a predicate"),
@@ -84,6 +88,8 @@ _GROUPS = (
 
 MAX_EXPECTED = 6
 """Most alternatives that a hint lists; a longer list helps nobody."""
+MAX_PATH = 200
+"""Longest text that is taken for the path of a file."""
 MAX_SHOWN = 40
 """Longest token that a message repeats."""
 
@@ -108,6 +114,13 @@ def span_of(token: Token) -> Span:
 
 def syntax_mistake(error: UnexpectedInput, before: list[Token], text: str) -> Mistake:
     """Return what is wrong where Lark stopped; `before` are the tokens up to there."""
+    mistake = _mistake_in_text(error, before, text)
+    if len(text) <= MAX_PATH and _PATH.fullmatch(text):
+        mistake.hint = f"this is the path of a file, not a query: give pathlib.Path({text!r})"
+    return mistake
+
+
+def _mistake_in_text(error: UnexpectedInput, before: list[Token], text: str) -> Mistake:
     if isinstance(error, UnexpectedCharacters):
         return _stray_character(text, error.pos_in_stream or 0)
     assert isinstance(error, UnexpectedToken)
@@ -122,7 +135,7 @@ def syntax_mistake(error: UnexpectedInput, before: list[Token], text: str) -> Mi
         or _misplaced_clause(token, before)
         or _formula_after_filter(token, before)
         or _formula_after_project(token, before)
-        or Mistake(f"unexpected '{_shortened(token)}'", span_of(token), _expectation(error, before))
+        or Mistake(f"unexpected '{_shortened(token)}'", span_of(token), _expectation(error, before, text))
     )
 
 
@@ -135,7 +148,9 @@ def _early_end(error: UnexpectedToken, before: list[Token]) -> Mistake:
     return (
         _formula_after_filter(None, before)
         or _unclosed_bracket(error, before)
-        or Mistake(f"the query ends too early, after '{_shortened(last)}'", span_of(last), _expectation(error, before))
+        or Mistake(
+            f"the query ends too early, after '{_shortened(last)}'", span_of(last), _expectation(error, before, "")
+        )
     )
 
 
@@ -237,7 +252,8 @@ def _misplaced_clause(token: Token, before: list[Token]) -> Mistake | None:
     if clause is None:
         return None
     if clause in passed:
-        return Mistake(f"{clause} is given twice", here, related=span_of(passed[clause]))
+        hint = "conditions on events go into FILTER, after the pattern" if clause == "WHERE" else None
+        return Mistake(f"{clause} is given twice", here, hint, span_of(passed[clause]))
     missing = [needed for needed in CLAUSES[:3] if needed not in passed and needed != clause]
     if missing and CLAUSES.index(missing[0]) < CLAUSES.index(clause):
         return Mistake(f"{missing[0]} must come before {clause}", here, _ORDER_HINT)
@@ -290,13 +306,14 @@ def _accepted(error: UnexpectedToken) -> set[str]:
     return set(error.accepts or error.expected or ())
 
 
-def _expectation(error: UnexpectedToken, before: list[Token]) -> str | None:
+def _expectation(error: UnexpectedToken, before: list[Token], text: str) -> str | None:
     """Return the hint that says what could stand here, or what was probably meant."""
     accepted = _accepted(error)
     habit = _sql_habit(error.token, before, accepted)
     if habit is not None:
         return habit
-    if accepted == {"LSQB"} and _open_conditions(before) is not None:
+    name = _name_with_blanks(error.token, before, accepted, text)
+    if name is None and accepted == {"LSQB"} and _open_conditions(before) is not None:
         return _CONDITION_HINT
     if error.token.type == "DOT" and "LSQB" in accepted and before:
         return f"write {before[-1]}[...] to show some of its attributes"
@@ -305,10 +322,13 @@ def _expectation(error: UnexpectedToken, before: list[Token]) -> str | None:
         meant = did_you_mean(error.token, words)
         if meant:
             return meant
-    if {"SEMICOLON", "COLON"} <= accepted:
-        return "a pattern goes on with ; : OR + :+ AS FILTER PROJECT or the next clause"
     expected = _expected_words(error)
-    return f"expected {expected}" if expected else None
+    hint = f"expected {expected}" if expected else None
+    if {"SEMICOLON", "COLON"} <= accepted:
+        hint = _PATTERN_HINT
+    if name is not None:
+        return f"write {name}, with backticks, if that is one name" + (f"; else {hint}" if hint else "")
+    return hint
 
 
 def _sql_habit(token: Token, before: list[Token], accepted: set[str]) -> str | None:
@@ -322,9 +342,31 @@ def _sql_habit(token: Token, before: list[Token], accepted: set[str]) -> str | N
     is_pattern = {"SEMICOLON", "COLON"} <= accepted
     if is_pattern and token.type == "STAR":
         return "write + for one or more; there is no sign for none or more"
+    if is_pattern and token.type == "NAME" and token.upper() == "GROUP":
+        return "write PARTITION BY [...]"
     if is_pattern and token.type in ("COMPARISON", "MORE", "_IN", "LIKE"):
         return "WHERE takes a pattern; conditions follow it as FILTER x[...]"
     return None
+
+
+def _name_with_blanks(token: Token, before: list[Token], accepted: set[str], text: str) -> str | None:
+    """Return the name, between backticks, that several words in a row were probably meant to be."""
+    last = before[-1] if before else None
+    if last is None or last.type != "NAME" or token.type != "NAME":
+        return None
+    if not re.fullmatch(r"[ \t]+", text[span_of(last).end : span_of(token).start]):
+        return None
+    # Words that begin no name: a unit of WITHIN, a policy of CONSUME BY, a type in CREATE STREAM.
+    earlier = before[-2].type if len(before) > 1 else ""
+    if earlier in ("NUMBER", "_BY") or (earlier == "COLON" and "COLON" not in accepted):
+        return None
+    end = span_of(token).end
+    while (word := _NEXT_WORD.match(text, end)) and word[1].lower() not in RESERVED:
+        end = word.end()
+    if word and word[1].lower() == "by":
+        return None
+    name = text[span_of(last).start : end]
+    return f"`{name}`" if len(name) <= MAX_SHOWN else None
 
 
 def _expected_words(error: UnexpectedToken) -> str:

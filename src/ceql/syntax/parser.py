@@ -215,7 +215,8 @@ class _TreeBuilder(Transformer_NonRecursive):  # type: ignore[type-arg]
         )
 
     def strategy(self, meta: Meta, children: list[Any]) -> ast.Strategy:
-        return cast("ast.Strategy", _word(children[0], ast.Strategy, "selection strategy"))
+        also = "; a name with a blank stands between backticks"
+        return cast("ast.Strategy", _word(children[0], ast.Strategy, "selection strategy", also))
 
     def select_all(self, meta: Meta, children: list[Any]) -> tuple[None, Span]:
         return None, _over(meta)
@@ -440,12 +441,12 @@ def _unit(quantity: _Quantity) -> str:
     return unit if quantity.amount == 1 else unit + "s"
 
 
-def _word(token: Token, choices: Any, what: str) -> Any:
+def _word(token: Token, choices: Any, what: str, also: str = "") -> Any:
     try:
         return choices[token.upper()]
     except KeyError:
         words = ", ".join(choice.name for choice in choices)
-        hint = did_you_mean(token, [choice.name for choice in choices]) or f"known are {words}"
+        hint = did_you_mean(token, [choice.name for choice in choices]) or f"known are {words}{also}"
         raise Mistake(f"unknown {what} '{token}'", span_of(token), hint) from None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from ceql.schema import Kind
 from ceql.syntax import ast, plan
@@ -19,7 +19,7 @@ from ceql.syntax.plan import kind_of_value
 from ceql.syntax.times import nanoseconds, read_moment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterable
 
     AttributeKind = Callable[[ast.Attribute], Kind]
     """Returns an attribute's kind, or raises the mistake of naming an unknown one."""
@@ -33,20 +33,32 @@ _EXAMPLES = {
 }
 
 
-def bind_condition(node: ast.Predicate, kind_of_attribute: AttributeKind) -> plan.Expression:
-    """Return a predicate bound and known to be boolean."""
-    bound = _Binder(kind_of_attribute).bind(node)
-    kind = kind_of_value(bound)
-    if kind is not Kind.BOOLEAN and kind not in _UNTYPED:
-        raise Mistake(f"{_described(node, kind)} is not a condition", node.span, "compare it with something")
-    return bound
+def bind_condition(
+    node: ast.Predicate, kind_of_attribute: AttributeKind, attributes: Collection[str] = ()
+) -> plan.Expression:
+    """Return a predicate bound and known to be boolean.
+
+    `attributes` are those that hints look for among the texts, where a name may stand in quotes by mistake.
+    """
+    return _Binder(kind_of_attribute, attributes).condition(node)
+
+
+def quoted_attribute(nodes: Iterable[ast.Node], attributes: Collection[str]) -> str | None:
+    """Return how to write the attribute whose name is a text among some nodes, None if there is none."""
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in attributes:
+            written = ast.quoted_name(node.value)
+            quotes = "without quotes" if written == node.value else "with backticks"
+            return f"the attribute {written} is written {quotes}"
+    return None
 
 
 def _described(node: ast.Predicate, kind: Kind) -> str:
-    return f"{_shortened(str(node))} ({kind.value})"
+    return f"{shortened(str(node))} ({kind.value})"
 
 
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
+    """Return text as messages repeat it."""
     return text if len(text) <= 40 else text[:37] + "..."
 
 
@@ -60,8 +72,18 @@ def _constant_kind(value: ast.ConstantValue) -> Kind:
 
 
 class _Binder:
-    def __init__(self, kind_of_attribute: AttributeKind) -> None:
+    def __init__(self, kind_of_attribute: AttributeKind, attributes: Collection[str]) -> None:
         self.kind_of_attribute = kind_of_attribute
+        self.attributes = attributes
+
+    def condition(self, node: ast.Predicate) -> plan.Expression:
+        """Return the plan of a predicate that is known to be boolean."""
+        bound = self.bind(node)
+        kind = kind_of_value(bound)
+        if kind is not Kind.BOOLEAN and kind not in _UNTYPED:
+            hint = quoted_attribute([node], self.attributes) or "compare it with something"
+            raise Mistake(f"{_described(node, kind)} is not a condition", node.span, hint)
+        return bound
 
     def bind(self, node: ast.Predicate) -> plan.Expression:
         """Return the plan of a predicate or value."""
@@ -88,23 +110,24 @@ class _Binder:
             case ast.IsNull():
                 return _negated(plan.IsNull(self.bind(node.value)), node.is_negated)
             case ast.Not():
-                return plan.Not(bind_condition(node.predicate, self.kind_of_attribute))
+                return plan.Not(self.condition(node.predicate))
             case ast.AllPredicates():
-                return plan.All(tuple(bind_condition(part, self.kind_of_attribute) for part in node.parts))
+                return plan.All(tuple(self.condition(part) for part in node.parts))
             case ast.AnyPredicate():
-                return plan.Any(tuple(bind_condition(part, self.kind_of_attribute) for part in node.parts))
+                return plan.Any(tuple(self.condition(part) for part in node.parts))
         raise AssertionError(f"no rule for {type(node).__name__}")
 
     def _number(self, node: ast.Predicate) -> plan.Expression:
         bound = self.bind(node)
         kind = kind_of_value(bound)
         if not kind.is_numeric and kind not in _UNTYPED:
-            raise Mistake(f"{_described(node, kind)} is not a number", node.span)
+            hint = quoted_attribute([node], self.attributes)
+            raise Mistake(f"{_described(node, kind)} is not a number", node.span, hint)
         if isinstance(bound, plan.Constant) and not _fits_int64(bound.value):
             try:
                 return plan.Constant(float(bound.value), Kind.FLOAT)  # type: ignore[arg-type]
             except OverflowError:
-                raise Mistake(f"{_shortened(str(node))} is too large to compute with", node.span) from None
+                raise Mistake(f"{shortened(str(node))} is too large to compute with", node.span) from None
         return bound
 
     def _arithmetic(self, node: ast.Arithmetic) -> plan.Arithmetic:
@@ -121,7 +144,7 @@ class _Binder:
         elif isinstance(bound_right, plan.Constant):
             bound_right = self._as_kind_of(right, bound_right, left, kind_of_value(bound_left), whole)
         else:
-            _check_comparable(left, kind_of_value(bound_left), right, kind_of_value(bound_right), whole)
+            self._check_comparable(left, kind_of_value(bound_left), right, kind_of_value(bound_right), whole)
         return plan.Compare(bound_left, operator, bound_right, _as_doubles(bound_left, bound_right))
 
     def _in_set(self, node: ast.InSet) -> plan.InSet:
@@ -161,28 +184,25 @@ class _Binder:
             return constant
         if isinstance(value, str) and kind.is_time:
             return _time_constant(value, kind, node)
-        _check_comparable(node, constant.kind, other, kind, whole)
+        self._check_comparable(node, constant.kind, other, kind, whole)
         if kind is Kind.FLOAT and isinstance(value, Decimal):
             return plan.Constant(float(value), Kind.FLOAT)
         return constant
 
-
-def _check_comparable(left: ast.Predicate, kind: Kind, right: ast.Predicate, other: Kind, whole: ast.Predicate) -> None:
-    if kind in _UNTYPED or other in _UNTYPED or (kind.is_numeric and other.is_numeric):
-        return
-    if kind is other and kind is not Kind.OTHER:
-        return
-    _refuse_comparison(left, kind, right, other, whole)
-
-
-def _refuse_comparison(
-    left: ast.Predicate, kind: Kind, right: ast.Predicate, other: Kind, whole: ast.Predicate
-) -> NoReturn:
-    if left.span.start > right.span.start:
-        left, kind, right, other = right, other, left, kind
-    has_constant = isinstance(left, ast.Constant) or isinstance(right, ast.Constant)
-    hint = _comparison_hint({kind, other}, has_constant=has_constant)
-    raise Mistake(f"cannot compare {_described(left, kind)} with {_described(right, other)}", whole.span, hint)
+    def _check_comparable(
+        self, left: ast.Predicate, kind: Kind, right: ast.Predicate, other: Kind, whole: ast.Predicate
+    ) -> None:
+        if kind in _UNTYPED or other in _UNTYPED or (kind.is_numeric and other.is_numeric):
+            return
+        if kind is other and kind is not Kind.OTHER:
+            return
+        if left.span.start > right.span.start:
+            left, kind, right, other = right, other, left, kind
+        has_constant = isinstance(left, ast.Constant) or isinstance(right, ast.Constant)
+        hint = quoted_attribute((left, right), self.attributes) or _comparison_hint(
+            {kind, other}, has_constant=has_constant
+        )
+        raise Mistake(f"cannot compare {_described(left, kind)} with {_described(right, other)}", whole.span, hint)
 
 
 def _comparison_hint(kinds: set[Kind], *, has_constant: bool) -> str | None:

@@ -173,10 +173,9 @@ def check_names(schema: pa.Schema) -> None:
 def check_type_column(type_column: str, schema: pa.Schema) -> None:
     """Refuse events without the column that tells their types, or with one that cannot."""
     if type_column not in schema.names:
-        raise DataError(
-            f"the events have no type column '{type_column}'",
-            "name it with type_column, or give type_column=None if every event has its stream's name as type",
-        )
+        how = "name one with type_column, or give type_column=None if every event has its stream's name as type"
+        hints = (did_you_mean(type_column, schema.names), f"columns are {listing(schema.names)}: {how}")
+        raise DataError(f"the events have no type column '{type_column}'", " ".join(filter(None, hints)))
     data_type = schema.field(type_column).type
     if kind_of(data_type) not in (Kind.STRING, Kind.UNKNOWN):
         raise DataError(f"the type column '{type_column}' is of type {data_type}, not string")

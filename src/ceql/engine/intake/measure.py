@@ -26,10 +26,27 @@ FLOAT_SIZE = 1e308
 distance 0 from itself, and farther than any window from all others, whose distances stay below FLOAT_SIZE."""
 
 
-class Measure:
-    """What a window measures, as 64-bit integers or doubles that never decrease."""
+SORT_HINT = "sort the events, or ask for it: sort=True, --sort on the command line"
+SORTED_HINT = (
+    "{sorting} within one batch only, and this one begins before the end of the last: "
+    "feed the older events first, or all in one batch"
+)
+"""What to do about time that runs backwards, and where each batch is sorted already."""
 
-    def __init__(self, window: plan.EventsWindow | plan.AttributeWindow | None, schema: pa.Schema) -> None:
+
+class Measure:
+    """What a window measures, as 64-bit integers or doubles that never decrease.
+
+    `sorting` says what sorts each batch before it comes here, if anything does: hints name it.
+    """
+
+    def __init__(
+        self,
+        window: plan.EventsWindow | plan.AttributeWindow | None,
+        schema: pa.Schema,
+        sorting: str | None = None,
+    ) -> None:
+        self._sort_hint = SORT_HINT if sorting is None else SORTED_HINT.format(sorting=sorting)
         self.attribute: str | None = None
         self.is_float = False
         self.size: Any = None
@@ -65,12 +82,12 @@ class Measure:
             self._wide = units
 
     @classmethod
-    def ordering(cls, attribute: str, schema: pa.Schema) -> Measure | None:
+    def ordering(cls, attribute: str, schema: pa.Schema, sorting: str | None = None) -> Measure | None:
         """Return what checks that a column never decreases; None where its type has no order to check."""
         kind = kind_of(schema.field(attribute).type)
         if not (kind.is_numeric or kind.is_time):
             return None
-        measure = cls(None, schema)
+        measure = cls(None, schema, sorting)
         measure._measure(attribute, schema)
         return measure
 
@@ -152,7 +169,7 @@ class Measure:
         raise DataError(
             f"time runs backwards at row {first_row + int(at)}: "
             f"'{self.attribute}' is {self._shown(later)} after {self._shown(earlier)}",
-            "sort the events, or ask for it: sort=True, --sort on the command line",
+            self._sort_hint,
         )
 
     def _shown(self, value: Any) -> str:
