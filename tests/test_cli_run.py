@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pyarrow as pa
@@ -214,6 +215,16 @@ def test_types_that_no_event_has_are_told_where_nothing_is_found(
     code, said = run("run", "--engine", "local", *files, "--type-column", type_column)
     assert code == 0, said
     assert re.fullmatch(re.escape(note) + r"4 events, 0 matches, [\d.]+ s\n", said)
+
+
+def test_what_the_query_warns_of_is_told_once(folder: Path) -> None:
+    declared = "CREATE STREAM S { EVENT A { t: int } }"
+    (folder / "q.ceql").write_text(f"{declared} SELECT * FROM S WHERE A AS x FILTER x[t = NULL]")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        code, said = run("run", "--engine", "local", folder / "q.ceql", "-i", folder / "events.csv")
+    assert code == 0, said
+    assert said.count("t = NULL") == said.count("note: t = NULL holds for no event: write t IS NULL\n") == 1
 
 
 def test_ties_on_which_matches_depend_are_told(folder: Path) -> None:

@@ -326,6 +326,13 @@ def test_types_that_no_event_has_are_told_where_nothing_is_found(folder: Folder)
         assert re.fullmatch(note + SUMMARY.format("0 matches"), result.stderr), result.stderr
 
 
+def test_what_the_query_warns_of_is_told_once(folder: Folder) -> None:
+    (folder / "q.ceql").write_text("SELECT * FROM S WHERE A AS x FILTER x[t = NULL] WITHIN 5 [t]")
+    result = folder.run("-i", "events.parquet", "-o", "m")
+    note = "note: t = NULL holds for no event: write t IS NULL\n"
+    assert re.fullmatch(note + SUMMARY.format("0 matches"), result.stderr), result.stderr
+
+
 def test_matched_events(folder: Folder) -> None:
     result = folder.run("-i", "events.parquet", "-o", "m", "--shape", "events")
     assert result.exit_code == 0, result.stderr

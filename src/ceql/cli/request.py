@@ -17,7 +17,7 @@ from ceql.engine.notes import unseen_types
 from ceql.engine.results.matches import Shape
 from ceql.errors import CeqlWarning
 from ceql.explain import FEWER_MATCHES, exponential_output
-from ceql.query import compile
+from ceql.query import Query, compile
 from ceql.schema import Schema
 from ceql.syntax.declare import declared_schema
 from ceql.syntax.mistakes import Mistake
@@ -88,7 +88,7 @@ class Request:
 
 def note_many_matches(text: str) -> None:
     """Warn of a query whose matches may be exponentially many."""
-    query = compile(text).plan
+    query = _compiled(text).plan
     reason = exponential_output(query)
     if reason is not None and query.limit is None:
         tell(f"warning: {reason}; {FEWER_MATCHES}")
@@ -96,9 +96,16 @@ def note_many_matches(text: str) -> None:
 
 def note_unseen_types(text: str, seen: Iterable[str | None]) -> None:
     """Tell of event types in a query that found nothing, of which there is no event."""
-    note = unseen_types(event_types(compile(text).automaton), {one for one in seen if one is not None})
+    note = unseen_types(event_types(_compiled(text).automaton), {one for one in seen if one is not None})
     if note is not None:
         tell(f"note: {note}")
+
+
+def _compiled(text: str) -> Query:
+    """Return a query without its events; what is to be warned of, the run itself does."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CeqlWarning)
+        return compile(text)
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from ceql.cli.exits import (
     until_nobody_reads,
 )
 from ceql.cli.local import run_locally
-from ceql.cli.request import Request, note_many_matches, pairs, paths_by_stream, spark_settings
+from ceql.cli.request import Request, note_many_matches, pairs, paths_by_stream, spark_settings, warnings_told
 from ceql.cli.summary import Summary
 from ceql.cli.terminal import say, tell
 from ceql.errors import CeqlError, QueryError
@@ -179,7 +179,8 @@ def run(  # noqa: PLR0917
 
 def on_spark(request: Request) -> Summary:
     """Run on Spark; the command ends with what to do if Spark cannot."""
-    with spark_troubles_told("Spark could not finish", "use --engine local", in_full=request.is_verbose):
+    trouble = "Spark could not finish"
+    with warnings_told(), spark_troubles_told(trouble, "use --engine local", in_full=request.is_verbose):
         from ceql.cli.on_spark import run_on_spark
 
         return run_on_spark(request)
