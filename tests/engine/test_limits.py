@@ -284,3 +284,21 @@ def test_long_comparisons_pause_for_signals(monkeypatch: pytest.MonkeyPatch) -> 
     query = "SELECT MAX * FROM S WHERE (A ; A ; C) OR (B ; C)"
     assert ceql.match(query, types("A" * 200 + "BC"), shape="positions").count() == 200 * 199 // 2 + 1
     assert requests.PAUSE in reasons
+
+
+def many_states(depth: int) -> str:
+    # Which of the last events are in x: each choice is a state of its own.
+    return f"SELECT x FROM S WHERE (A AS x OR A) :+ : A AS x {': (A AS x OR A) ' * depth}: B LIMIT 1"
+
+
+def test_thousands_of_states_at_once() -> None:
+    session = Session(many_states(11), shape="positions")
+    assert session.feed(types("A" * 16 + "B")).count() == 1
+    assert session.stats.memo_size > 4096
+
+
+def test_more_states_at_once_than_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ceql.engine.run.recognizer.MAX_STATES", 1000)
+    session = Session(many_states(11), shape="positions")
+    with pytest.raises(ceql.DataError, match="needs more than 1,000 states of its automaton at once"):
+        session.feed(types("A" * 16 + "B")).count()

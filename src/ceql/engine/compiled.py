@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numba
 from numba import njit
-from numba.core.dispatcher import Dispatcher
 
 
 def compiled(function: Any) -> Any:
@@ -25,7 +26,7 @@ def compiled(function: Any) -> Any:
         for settings.CACHE_DIR in _folders(given):
             try:
                 return _stamped(njit(nogil=True, cache=True)(function))
-            except RuntimeError:
+            except (RuntimeError, OSError):
                 continue
     finally:
         # Other packages may use Numba too: where their caches go is not ours to say.
@@ -34,16 +35,23 @@ def compiled(function: Any) -> Any:
 
 
 def _stamped(function: Any) -> Any:
-    """Return a compiled function whose cache is out of date if a file has changed whose functions it calls.
+    """Return a compiled function whose cache is out of date if a file has changed that its own one imports from.
 
-    Numba looks at the function's own file only, and would go on with old code of the others, and old arguments.
+    Numba looks at the function's own file only, and would go on with old code and old constants of the others.
     """
     cache = getattr(getattr(function, "_cache", None), "_cache_file", None)
     if cache is not None:
-        called = [one.py_func for one in function.py_func.__globals__.values() if isinstance(one, Dispatcher)]
-        found = [Path(file).stat() for file in sorted({one.__code__.co_filename for one in called})]
+        found = [file.stat() for file in _imported(Path(function.py_func.__code__.co_filename))]
         cache._source_stamp = (cache._source_stamp, *((one.st_mtime, one.st_size) for one in found))
     return function
+
+
+@lru_cache
+def _imported(file: Path) -> tuple[Path, ...]:
+    """Return the files of the engine that one imports from, and those that these import from, in order."""
+    names = re.findall(r"^from ceql\.engine\.(\S+) import", file.read_text(encoding="utf-8"), re.MULTILINE)
+    direct = [Path(__file__).parent.joinpath(*name.split(".")).with_suffix(".py") for name in names]
+    return tuple(sorted({*direct, *(one for imported in direct for one in _imported(imported))}))
 
 
 def _folders(given: str) -> Iterator[str]:

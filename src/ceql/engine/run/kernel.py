@@ -38,8 +38,8 @@ LIST_CAPACITY = 16
 """Longest list of one state; a longer one is merged. Its length changes speed only."""
 
 # Fields of the control vector.
-AT, PHASE, MISS_STATE, MISS_SYMBOL, N_NODES, KEY, N_POOL, N_OUT, N_VALUES, DEPTH, N_EMITTED, N_MATCHES = range(12)
-NODES_NEEDED, POOL_NEEDED = 12, 13
+AT, PHASE, MISS_SYMBOL, N_NODES, KEY, N_POOL, N_OUT, N_VALUES, DEPTH, N_EMITTED, N_MATCHES = range(11)
+NODES_NEEDED, POOL_NEEDED = 11, 12
 """With GROW: the nodes and the entries of the pool that the next event needs at most."""
 N_CONTROL = 16
 
@@ -228,7 +228,7 @@ def advance(
             n_touched = 0
             if begins == UNKNOWN:
                 control[AT], control[N_NODES], control[KEY] = at, n_nodes, key
-                control[MISS_STATE], control[MISS_SYMBOL] = 0, symbol
+                control[MISS_SYMBOL] = symbol
                 return MISS
             for word in range(n_words):
                 bits = active[U(word)] & touching[U(symbol), U(word)]
@@ -239,19 +239,25 @@ def advance(
                     step = state * n_symbols + symbol
                     if unmarked[U(step)] == UNKNOWN:
                         control[AT], control[N_NODES], control[KEY] = at, n_nodes, key
-                        control[MISS_STATE], control[MISS_SYMBOL] = state, symbol
+                        control[MISS_SYMBOL] = symbol
                         return MISS
                     n_steps += marks_to[U(step)] - marks_from[U(step)]
-                    # Insertion by rank: the order must not depend on the numbers that the memo gave.
-                    i = n_touched
-                    while i > 0 and rank[U(touched_state[U(i - 1)])] > rank[U(state)]:
-                        touched_state[U(i)] = touched_state[U(i - 1)]
-                        i -= 1
-                    touched_state[U(i)] = state
+                    touched_state[U(n_touched)] = state
                     n_touched += 1
             if n_touched == 0 and n_steps == 0 and begins == NOWHERE:
                 at += 1
                 continue
+            # --- in the order of rank, which does not depend on the numbers that the memo gave (Shell's sort)
+            gap = n_touched // 2
+            while gap > 0:
+                for k in range(gap, n_touched):
+                    state = touched_state[U(k)]
+                    i = k
+                    while i >= gap and rank[U(touched_state[U(i - gap)])] > rank[U(state)]:
+                        touched_state[U(i)] = touched_state[U(i - gap)]
+                        i -= gap
+                    touched_state[U(i)] = state
+                gap //= 2
             # INVARIANT: no more nodes than this are made below, for this event.
             needed = (n_touched + 1) * NODES_PER_STATE + n_steps * NODES_PER_STEP
             if n_nodes + needed > capacity:

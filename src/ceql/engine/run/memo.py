@@ -30,6 +30,9 @@ ENTRIES_PER_TRANSITION = 64
 
 MIN_STATES, MIN_SYMBOLS = 8, 8
 
+MANY_STATES = 1 << 16
+"""States above which those without runs are forgotten, however small the tables are."""
+
 
 class Memo:
     """Tables over (state, symbol), in rows of `n_symbols` entries; both dimensions grow by doubling.
@@ -70,7 +73,7 @@ class Memo:
     @property
     def is_full(self) -> bool:
         """Whether the tables are larger than they should be."""
-        return self.size * self.n_symbols > self._max_entries
+        return self.size * self.n_symbols > self._max_entries or self.size > MANY_STATES
 
     @property
     def n_words(self) -> int:
@@ -112,6 +115,11 @@ class Memo:
         """Widen the tables so that symbols below `n_symbols` have entries."""
         if n_symbols > self.n_symbols:
             self._resize(self._state_capacity, max(n_symbols, 2 * self.n_symbols))
+
+    def fill_unknown(self, state: int, symbol: int, guards: int) -> None:
+        """Compute the transitions of one state on one symbol, if that has not been done."""
+        if self.unmarked[state * self.n_symbols + symbol] == UNKNOWN:
+            self.fill(state, symbol, guards)
 
     def fill(self, state: int, symbol: int, guards: int) -> None:
         """Compute the transitions of one state on one symbol, given as the set of guards that hold."""

@@ -19,7 +19,7 @@ from ceql.engine.run.arena import CONSUME_ALL, CONSUME_KEY, CONSUME_NOTHING
 from ceql.engine.run.chunk import Chunk
 from ceql.engine.run.collector import collect
 from ceql.engine.run.memo import MIN_SYMBOLS, START, Memo
-from ceql.engine.run.state import MIN_NODES, RunState
+from ceql.engine.run.state import MIN_NODES, RunState, members
 from ceql.engine.run.undo import Undo
 from ceql.errors import DataError
 from ceql.syntax.ast import Consumption, Strategy
@@ -38,6 +38,8 @@ CONSUMES = {
     Consumption.PARTITION: CONSUME_KEY,
     Consumption.ANY: CONSUME_ALL,
 }
+MAX_STATES = 1 << 17
+"""Determinized states that may be known at once: what an event needs, or has been met since others were forgotten."""
 MIN_SETS, MIN_NOTES = 1 << 10, 1 << 12
 """Sets of positions and notes that there is room for at first, where matches have to be compared."""
 STEPS_WITHOUT_NOTES = 1 << 12
@@ -138,19 +140,28 @@ class Recognizer:
             elif reason == requests.FULL:
                 yield from self._flush_full()
             elif reason == requests.MISS:
-                at, symbol = int(state.control[kernel.AT]), int(state.control[kernel.MISS_SYMBOL])
-                missed = self.memo.states[state.control[kernel.MISS_STATE]]
-                if self.memo.is_full and at != forgotten_at:
+                # One event may need many transitions, all of them at once: what it needs is not forgotten before.
+                if self.memo.is_full and int(state.control[kernel.AT]) != forgotten_at:
                     self.forget_states(self.memo.n_symbols)
-                    # One event may need many transitions, all of them at once.
-                    forgotten_at = at
-                self.memo.fill(self.memo.number(missed), symbol, masks[symbol])
+                    forgotten_at = int(state.control[kernel.AT])
+                self._fill(int(state.control[kernel.MISS_SYMBOL]), masks)
             else:
                 self._make_room(reason, events)
         if self._rivals.n_bytes > MAX_IDLE_BYTES:
             # So much was needed by one event, and may never be again.
             self._forget_rivals()
         yield from self._flush()
+
+    def _fill(self, symbol: int, masks: list[int]) -> None:
+        """Compute what all runs do on a symbol, those of the current key and new ones."""
+        memo = self.memo
+        for number in (START, *members(self.state.active)):
+            memo.fill_unknown(int(number), symbol, masks[symbol])
+            if memo.size > MAX_STATES:
+                raise DataError(
+                    f"the query needs more than {MAX_STATES:,} states of its automaton at once",
+                    "different choices for the same events multiply: name fewer alternatives, or select fewer of them",
+                )
 
     def _advance(self, events: Events, limit: int) -> int:
         memo, state, output, rivals = self.memo, self.state, self._output, self._rivals
@@ -368,15 +379,6 @@ class _Output:
         return Chunk(
             self.start[:n_matches], self.end[:n_matches], self.offset[: n_matches + 1], self.row[:n_values], labels
         )
-
-    def begin_with(self, other: _Output, matches: slice, values: slice) -> None:
-        """Take over some matches of another output as the first ones."""
-        n_matches, n_values = matches.stop - matches.start, values.stop - values.start
-        self.start[:n_matches] = other.start[matches]
-        self.end[:n_matches] = other.end[matches]
-        self.offset[: n_matches + 1] = other.offset[matches.start : matches.stop + 1] - values.start
-        self.row[:n_values] = other.row[values]
-        self.label[: n_values if len(self.label) else 0] = other.label[values if len(other.label) else slice(0)]
 
 
 class _Rivals:

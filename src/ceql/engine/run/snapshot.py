@@ -72,7 +72,10 @@ def read(identity: str, snapshot: bytes) -> Content:
         raise SnapshotError("the snapshot is damaged: its checksum does not fit")
     header = json.loads(body[_HEAD.size : _HEAD.size + header_length])
     if header["identity"] != identity:
-        raise SnapshotError("the snapshot belongs to another query, schema or shape, or to another release")
+        raise SnapshotError(
+            "the snapshot belongs to another query, schema or release, "
+            "or was made with other options: type_column, time_column, order_by, shape"
+        )
     content: Content = {}
     at = _HEAD.size + header_length
     for name, described in header["content"].items():
