@@ -197,3 +197,23 @@ def test_the_reference_is_up_to_date() -> None:
     make_api = runpy.run_path(str(ROOT / "docs" / "make_api.py"))
     page = make_api["PAGE"].read_text(encoding="utf-8")
     assert page == make_api["reference"](), "run `python docs/make_api.py`"
+
+
+def functions_of(path: Path) -> set[str]:
+    names = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        names |= {node.name} if isinstance(node, ast.FunctionDef | ast.ClassDef) else set()
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{one.name}" for one in node.body if isinstance(one, ast.FunctionDef)}
+    return names
+
+
+def test_walks_lead_through_functions_that_exist() -> None:
+    page = (ROOT / "docs" / "how_it_works.md").read_text(encoding="utf-8")
+    section = page.partition("## Three walks")[2].partition("\n## ")[0]
+    walks = [re.findall(r"^\d+\. `(\S+\.py)`, `(\S+)`: ", walk, re.MULTILINE) for walk in section.split("\n**")[1:]]
+    assert len(walks) == 3
+    for walk in walks:
+        assert 1 < len(walk) <= 12
+        for path, function in walk:
+            assert function in functions_of(ROOT / "src" / "ceql" / path), f"{path} has no {function}"
