@@ -68,6 +68,31 @@ def test_a_signal_leaves_nothing_unfinished(tmp_path: Path, name: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(("name", "exit_code"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_a_signal_ends_a_command_even_where_python_drops_errors(name: str, exit_code: int) -> None:
+    """A callback of a weak reference, as each import has one, cannot raise an error to its caller."""
+    program = f"""if True:
+        import signal, time, weakref
+        import typer
+        from ceql.cli.exits import cancellation_told
+
+        class Thing:
+            pass
+
+        try:
+            with cancellation_told():
+                thing = Thing()
+                reference = weakref.ref(thing, lambda _: signal.raise_signal(signal.{name}))
+                del thing
+                while True:
+                    time.sleep(0.01)
+        except typer.Exit as exit:
+            raise SystemExit(exit.exit_code)
+    """
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (exit_code, b"cancelled\n")
+
+
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark processes")
 def test_matches_of_spark_go_to_standard_output(folder: Path) -> None:

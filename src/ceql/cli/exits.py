@@ -27,6 +27,9 @@ CANCELLED = 130
 TERMINATED = 143
 HUNG_UP = 129
 
+AGAIN_AFTER = 0.01
+"""Seconds until an interrupt that Python dropped is sent again."""
+
 EXIT_CODES = (
     "Exit codes: 0 all is well, 1 the query is wrong, 2 the command is used wrongly, 3 the data are wrong or a file "
     "cannot be read or written, 4 Spark could not finish the job, 5 there is no Spark or no Java, 130 cancelled by "
@@ -57,6 +60,7 @@ class _Ended(KeyboardInterrupt):
 
     def __init__(self, number: int) -> None:
         super().__init__()
+        self.number = number
         self.exit_code = TERMINATED if number == signal.SIGTERM else HUNG_UP
 
 
@@ -67,7 +71,7 @@ def cancellation_told() -> Iterator[None]:
     SIGTERM and SIGHUP, the end of its terminal, would by themselves leave unfinished files behind.
     """
     try:
-        with _ended_by_signals():
+        with _ended_by_signals(), _swallowed_interrupts_sent_again():
             yield
     except KeyboardInterrupt as interrupt:
         # The terminal may be gone.
@@ -93,6 +97,26 @@ def _ended_by_signals() -> Iterator[None]:
     finally:
         for number in handled:
             signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def _swallowed_interrupts_sent_again() -> Iterator[None]:
+    """Interrupt again if Python dropped an interrupt, as it does with errors in callbacks of weak references."""
+
+    def told(dropped: sys.UnraisableHookArgs) -> None:
+        if not isinstance(dropped.exc_value, KeyboardInterrupt):
+            hook_before(dropped)
+            return
+        number = dropped.exc_value.number if isinstance(dropped.exc_value, _Ended) else signal.SIGINT
+        # Not at once: this hook, too, would drop it.
+        threading.Timer(AGAIN_AFTER, signal.raise_signal, [number]).start()
+
+    hook_before = sys.unraisablehook
+    sys.unraisablehook = told
+    try:
+        yield
+    finally:
+        sys.unraisablehook = hook_before
 
 
 @contextmanager
