@@ -22,6 +22,9 @@ MODULES = {
 CONSTRUCTED = {"ceql.Session"}
 """Classes that users call; all others they get from functions."""
 
+INSIDE = {"Session.read", "Session.limits", "Session.pipeline", "Matches.begin", "Query.draft", "Query.tree"}
+"""Members that only other modules of the package use."""
+
 HEAD = """# API reference
 
 Made from the docstrings by `docs/make_api.py`: change them there, then run it. How to use all this is in the
@@ -72,7 +75,7 @@ def _members(kind: type) -> Iterator[tuple[str, Any]]:
     fields = {field.name for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else set()
     for name, member in vars(kind).items():
         is_told = isinstance(member, property | classmethod | staticmethod) or inspect.isfunction(member)
-        if not name.startswith("_") and name not in fields and is_told:
+        if not name.startswith("_") and name not in fields and is_told and f"{kind.__name__}.{name}" not in INSIDE:
             yield name, member
 
 

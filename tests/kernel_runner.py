@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 import ceql
+from ceql.engine.reading import Reading
 from ceql.engine.session import Session
 from reference import Completed, Valuation
 
@@ -28,20 +30,16 @@ def recognise(
     **options: Any,
 ) -> list[Completed]:
     """Feed parts of a stream to a session; fail if a match comes out twice or out of order."""
-    session = Session(query, shape=shape, **options)  # type: ignore[arg-type]
-    session.collects_always, session.warns = collects_always, False
+    session = _prepared(Session(query, shape=shape, **options), collects_always)  # type: ignore[arg-type]
     found: list[tuple[int, Valuation]] = []
     for part in parts:
-        matches = session.feed(part)
-        bound: Any = None
-        for n_matches, make in matches.start():
-            bound = session._bound
-            chunk = _captured(bound, make)
-            assert len(chunk) == n_matches
-            found += _valuations(chunk, bound.recognizer.memo.labels)
+        reading = session.read(part)
+        for some in reading.begin():
+            assert isinstance(reading, Reading)
+            assert len(some.rows()) >= 0, "rows can be made of them"
+            found += _valuations(some.chunk, reading.pipeline.run.labels)
         if restores:
-            session = Session.restore(query, session.snapshot(), shape=shape, **options)
-            session.collects_always, session.warns = collects_always, False
+            session = _prepared(Session.restore(query, session.snapshot(), shape=shape, **options), collects_always)
     ends = [end for end, _ in found]
     assert ends == sorted(ends), "matches come by completing event"
     by_end: dict[int, list[Valuation]] = defaultdict(list)
@@ -52,21 +50,10 @@ def recognise(
     return [Completed(end, frozenset(valuations)) for end, valuations in by_end.items()]
 
 
-def _captured(bound: Any, make: Any) -> Any:
-    """Return the chunk that `make` would turn into a record batch, having checked that it can."""
-    build = bound.builder.build
-    chunks = []
-
-    def capture(chunk: Any, labels: Any, history: Any) -> Any:
-        chunks.append(chunk)
-        return build(chunk, labels, history)
-
-    bound.builder.build = capture
-    try:
-        assert len(make()) >= 0
-    finally:
-        del bound.builder.build
-    return chunks[0]
+def _prepared(session: Session, collects_always: bool) -> Session:
+    session.limits = replace(session.limits, collects_always=collects_always)
+    session.warns = False
+    return session
 
 
 def _valuations(chunk: Any, labels: list[frozenset[str]]) -> list[tuple[int, Valuation]]:

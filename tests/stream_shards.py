@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import ceql
 import strategies
-from ceql.engine.session import Session
 from ceql.syntax import ast
 from ceql.syntax.ast import Consumption
 from ceql.syntax.plan import AttributeWindow
@@ -22,6 +21,7 @@ from ceql.syntax.plan import AttributeWindow
 pytest.importorskip("pyspark.sql")
 from ceql.backends.spark.stream.rows import SHARD, TIME, packed
 from ceql.backends.spark.stream.task import Shard, StreamTask
+from ceql.backends.spark.task_session import TaskSession
 
 START = 1_704_067_200_000_000
 MICROS = pa.timestamp("us", "UTC")
@@ -151,7 +151,8 @@ def expected(task: StreamTask, events: Events, schema: pa.Schema = SCHEMA) -> Ro
 
 
 def fed(task: StreamTask, events: Events, schema: pa.Schema = SCHEMA) -> Rows:
-    rows: Rows = Session(task.query, **task.options()).feed(table(events, schema)).to_arrow().to_pylist()
+    batches = TaskSession(task.options).batches(table(events, schema))
+    rows: Rows = [row for batch in batches for row in batch.to_pylist()]
     return rows
 
 

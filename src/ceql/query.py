@@ -30,19 +30,61 @@ Format = Literal["text", "dot", "mermaid", "svg"]
 
 
 @dataclass(frozen=True)
+class Draft:
+    """A query that has been read, but not bound to the columns of its events."""
+
+    text: str
+    tree: ast.Query = field(repr=False, compare=False)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The streams that FROM names."""
+        return tuple(name.text for name in self.tree.sources)
+
+    @property
+    def canonical(self) -> str:
+        """The query in one layout, without comments: the same text if it means the same."""
+        return str(self.tree)
+
+    def plan(self, schema: Schema, time_column: str | None, order_by: tuple[str, ...]) -> Plan:
+        """Return what the query asks of events with a schema; `QueryError` if it makes no sense for them."""
+        try:
+            return bind(self.tree, schema, time_column=time_column, order_by=order_by)
+        except Mistake as mistake:
+            raise mistake.at(self.text) from None
+
+    def bind(self, schema: Schema, time_column: str | None, order_by: tuple[str, ...]) -> Query:
+        """Return the query compiled for events with a schema; `QueryError` if it makes no sense for them."""
+        plan = self.plan(schema, time_column, order_by)
+        automaton = select(build(plan.formula), plan)
+        if plan.strategy is ast.Strategy.STRICT:
+            automaton = keep_gap_free(automaton)
+        return Query(self, plan, simplify(automaton), schema, time_column, order_by)
+
+
+@dataclass(frozen=True)
 class Query:
     """A compiled query, made by `ceql.compile`: immutable, picklable, bound to one schema.
 
     `text`, `schema`, `time_column` and `order_by` are what it was made of.
     """
 
-    text: str
-    tree: ast.Query = field(repr=False)
+    draft: Draft
     plan: Plan = field(repr=False)
     automaton: CEA = field(repr=False)
     schema: Schema = field(repr=False)
     time_column: str | None = None
     order_by: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The query as it was written."""
+        return self.draft.text
+
+    @property
+    def tree(self) -> ast.Query:
+        """The query as it was read, before names and types were resolved."""
+        return self.draft.tree
 
     @property
     def result_schema(self) -> pa.Schema:
@@ -128,12 +170,10 @@ def _named(given: object) -> str:
 
 
 def _compile(text: str, schema: Schema, time_column: str | None, order_by: tuple[str, ...]) -> Query:
-    tree = parse(text)
-    try:
-        plan = bind(tree, schema, time_column=time_column, order_by=order_by)
-    except Mistake as mistake:
-        raise mistake.at(text) from None
-    automaton = select(build(plan.formula), plan)
-    if plan.strategy is ast.Strategy.STRICT:
-        automaton = keep_gap_free(automaton)
-    return Query(text, tree, plan, simplify(automaton), schema, time_column, order_by)
+    return read_draft(text).bind(schema, time_column, order_by)
+
+
+def read_draft(given: str | PathLike[str]) -> Draft:
+    """Return a query as it is written, or raise `QueryError` if it is not one."""
+    text = query_text(given)
+    return Draft(text, parse(text))

@@ -16,7 +16,7 @@ from ceql.backends.spark.batch import PlanName
 from ceql.backends.spark.query import Frames, prepare
 from ceql.backends.spark.stream import match as spark_stream
 from ceql.backends.spark.stream.match import Ordering
-from ceql.engine.results.matches import Shape
+from ceql.engine.options import Shape
 from ceql.errors import DataError
 from ceql.query import Query
 from ceql.visible import visible_lines

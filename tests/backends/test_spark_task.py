@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import pytest
 import ceql
 from ceql.backends.spark import task as spark_task
 from ceql.backends.spark.task import TaskError, _Skew, recognise
+from ceql.backends.spark.task_session import TaskOptions
+from ceql.engine.options import Layout, Shape
 from ceql.version import __version__
 
 QUERY = "SELECT * FROM S WHERE A AS x ; B AS y PARTITION BY [k] WITHIN 3 [t]"
@@ -26,6 +29,10 @@ TABLE = pa.table(
         "t": [0, 1, 1, 2, 3, 4, 9, 9],
     }
 )
+
+
+def options(query: str, shape: Shape = "matches", id_columns: tuple[str, ...] = ()) -> dict[str, Any]:
+    return asdict(TaskOptions(query, Layout(shape), id_columns=id_columns))
 
 
 def batches(table: pa.Table, size: int) -> Iterator[pa.RecordBatch]:
@@ -40,27 +47,29 @@ def rows(found: Iterator[pa.RecordBatch]) -> list[dict[str, Any]]:
 def test_state_is_carried_from_batch_to_batch(size: int) -> None:
     expected = ceql.match(QUERY, TABLE).to_arrow().to_pylist()
     assert len(expected) == 4
-    assert rows(recognise(batches(TABLE, size), QUERY, keys=["k"])) == expected
+    assert rows(recognise(batches(TABLE, size), options(QUERY), keys=["k"])) == expected
 
 
 @pytest.mark.parametrize("n_batches", [0, 1, 2])
 def test_a_task_without_rows_has_no_matches(n_batches: int) -> None:
     empty = pa.RecordBatch.from_pylist([], TABLE.schema)
-    assert rows(recognise(iter([empty] * n_batches), QUERY, keys=["k"])) == []
+    assert rows(recognise(iter([empty] * n_batches), options(QUERY), keys=["k"])) == []
 
 
 @pytest.mark.parametrize("size", [1, 100])
 def test_ties_are_told_at_the_end_of_a_task(size: int) -> None:
     query = QUERY.replace(" ; ", " : ")
     with pytest.warns(ceql.CeqlWarning) as caught:
-        rows(recognise(batches(TABLE, size), query, keys=["k"]))
+        rows(recognise(batches(TABLE, size), options(query), keys=["k"]))
     assert [str(one.message).partition(",")[0] for one in caught] == ["1 event ties with one before it in 't'"]
 
 
 def test_columns_are_called_as_told() -> None:
     spark_worker = pytest.importorskip("ceql.backends.spark.worker")
     numbered = TABLE.rename_columns(["c0", "c1", "c2"])
-    run = spark_worker.on_workers("ceql.backends.spark.task", "recognise", ("type", "k", "t"), QUERY, keys=["k"])
+    run = spark_worker.on_workers(
+        "ceql.backends.spark.task", "recognise", ("type", "k", "t"), options(QUERY), keys=["k"]
+    )
     found = rows(run(batches(numbered, 3)))
     assert found == ceql.match(QUERY, TABLE).to_arrow().to_pylist()
 
@@ -71,10 +80,10 @@ def test_columns_are_called_as_told() -> None:
 def test_what_ends_in_the_halo_is_left_to_others(size: int, n_halo: int, shape: Any) -> None:
     query = QUERY.replace("PARTITION BY [k] ", "")
     table = TABLE.append_column("halo", pa.array([row < n_halo for row in range(len(TABLE))]))
-    options: Any = {"shape": shape, "id_columns": ["t", "k", "type"]}
-    found = rows(recognise(batches(table, size), query, halo_column="halo", **options))
-    whole = rows(recognise(batches(TABLE, 100), query, **options))
-    ends = [row["match_end"] for row in rows(recognise(batches(TABLE, 100), query))]
+    told = options(query, shape, ("t", "k", "type"))
+    found = rows(recognise(batches(table, size), told, halo_column="halo"))
+    whole = rows(recognise(batches(TABLE, 100), told))
+    ends = [row["match_end"] for row in rows(recognise(batches(TABLE, 100), options(query)))]
     n_before = sum(end < TABLE["t"].to_pylist()[n_halo] for end in ends) if n_halo < len(TABLE) else len(ends)
     per_match = 2 if shape == "events" else 1
     assert len(ends) > 0
@@ -84,7 +93,7 @@ def test_what_ends_in_the_halo_is_left_to_others(size: int, n_halo: int, shape: 
 def test_an_error_tells_where_it_happened() -> None:
     table = TABLE.set_column(2, "t", pa.array([0, 1, 1, 2, 3, 2, 9, 9]))
     with pytest.raises(TaskError) as caught:
-        rows(recognise(batches(table, 4), QUERY, keys=["k"]))
+        rows(recognise(batches(table, 4), options(QUERY), keys=["k"]))
     assert str(caught.value).splitlines()[1:] == [
         "hint: sort the events, or ask for it: sort=True, --sort on the command line",
         "batch 2 of a task, rows 5 to 8 of its rows",
@@ -98,17 +107,17 @@ def test_an_error_tells_where_it_happened() -> None:
 def test_an_error_names_few_of_many_keys() -> None:
     table = pa.table({"type": ["A"] * 9, "k": [f"k{row}" for row in range(9)], "t": [1, *range(8)]})
     with pytest.raises(TaskError, match=r"keys in it: k = 'k0'; k = 'k1'; k = 'k2'; and 6 more\n"):
-        rows(recognise(batches(table, 9), QUERY, keys=["k"]))
+        rows(recognise(batches(table, 9), options(QUERY), keys=["k"]))
 
 
 def test_a_null_in_what_orders_the_events_is_an_error() -> None:
     table = pa.table({"type": ["A", "B"], "k": [1, None], "t": [1, 2]})
     with pytest.raises(TaskError, match="DataError: 'k' is NULL in some event"):
-        rows(recognise(batches(table, 9), "SELECT * FROM S WHERE A", required="k"))
+        rows(recognise(batches(table, 9), options("SELECT * FROM S WHERE A"), required="k"))
 
 
 def test_a_reader_may_stop_early() -> None:
-    found = recognise(batches(TABLE, 1), QUERY, keys=["k"])
+    found = recognise(batches(TABLE, 1), options(QUERY), keys=["k"])
     assert len(next(found)) == 1
     found.close()
     assert list(found) == []

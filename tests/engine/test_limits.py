@@ -84,15 +84,17 @@ def test_symbols_are_forgotten() -> None:
     for begin in range(0, n_rows, 400):
         part = table.slice(begin, 400)
         assert bounded.feed(part).to_arrow() == known.feed(part).to_arrow()
-    n_symbols = [len(session._bound.encoder.masks) for session in (bounded, known) if session._bound is not None]
+    n_symbols = [
+        len(session.pipeline.encoder.symbols.masks) for session in (bounded, known) if session.pipeline is not None
+    ]
     assert n_symbols[0] < n_symbols[1] / 2
 
 
 def far_ahead(session: Session, table: pa.Table, n_events: int) -> None:
     """Bind a session, and let it believe that it has seen many events."""
     session.feed(table.slice(0, 0)).count()
-    assert session._bound is not None
-    session._bound.recognizer.state.n_events = n_events
+    assert session.pipeline is not None
+    session.pipeline.intake.n_events = n_events
 
 
 @pytest.mark.parametrize("first", [2**31 - 3, 2**40])
@@ -180,8 +182,8 @@ def test_buffers_do_not_grow_with_every_event_that_has_many_rivals(strategy: str
     sizes = []
     for _ in range(30):
         assert session.feed([{"type": "C"}]).count() == {"MAX": 25}.get(strategy, 1)
-        assert session._bound is not None
-        recognizer = session._bound.recognizer
+        assert session.pipeline is not None
+        recognizer = session.pipeline.run.recognizer
         sizes.append((len(recognizer._output.start), len(recognizer._output.row), len(recognizer._scratch.path_row)))
     assert len(set(sizes[1:])) == 1
 
@@ -201,21 +203,21 @@ def test_a_stream_of_small_batches_costs_what_it_holds() -> None:
     session = Session("SELECT * FROM S WHERE A AS a : A AS b")
     table = pa.table({"type": ["A"] * 2000, "x": range(2000)})
     assert sum(session.feed(table.slice(at, 1)).to_arrow().num_rows for at in range(2000)) == 1999
-    assert session._bound is not None
-    assert session._bound.history is not None
-    assert len(session._bound.history._batches) < 200
+    assert session.pipeline is not None
+    assert session.pipeline.intake.history is not None
+    assert len(session.pipeline.intake.history._batches) < 200
 
 
 def test_what_is_held_is_bounded_by_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ceql.engine.bound.MIN_HISTORY", 1000)
+    monkeypatch.setattr("ceql.engine.intake.intake.MIN_HISTORY", 1000)
     session = Session("SELECT * FROM S WHERE A AS a ; B AS b WITHIN 10 [t]")
     for at in range(50):
         times = range(at * 1000, at * 1000 + 1000)
         table = pa.table({"type": ["A", "C"] * 499 + ["C", "B"], "t": times})
         assert [row["b"]["t"] for row in session.feed(table).to_arrow().to_pylist()] == [times[-1]] * 4
-    assert session._bound is not None
-    assert session._bound.history is not None
-    assert session._bound.history.n_rows < 5000
+    assert session.pipeline is not None
+    assert session.pipeline.intake.history is not None
+    assert session.pipeline.intake.history.n_rows < 5000
     assert session.stats.live_nodes < 50_000
 
 

@@ -122,7 +122,7 @@ def test_types_that_never_came_are_told_if_nothing_was_found(
 
 def test_types_are_told_after_all_was_read() -> None:
     matches = ceql.match("SELECT * FROM S WHERE A ; fial", TABLE)
-    assert told(lambda: matches.start()) == []
+    assert told(lambda: matches.begin()) == []
     assert len(told(matches.count)) == 1
     session = Session("SELECT * FROM S WHERE A ; fial")
     assert told(lambda: session.feed(TABLE).count()) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import assume, given, settings
@@ -23,13 +24,13 @@ Events = list[dict[str, Any]]
 def rows(query: ceql.Query, parts: list[Any], *, restores: bool = False, collects: bool = False, **options: Any) -> Any:
     """Return all result rows in the order in which they come."""
     session = Session(query, **options)
-    session.collects_always = collects
+    session.limits = replace(session.limits, collects_always=collects)
     found = []
     for part in parts:
         found += session.feed(part).to_arrow().to_pylist()
         if restores:
             session = Session.restore(query, session.snapshot(), **options)
-            session.collects_always = collects
+            session.limits = replace(session.limits, collects_always=collects)
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from threading import Event, Thread
@@ -221,12 +222,10 @@ def test_a_second_thread_is_refused_while_the_first_is_at_work(query: str) -> No
         lambda: session.feed(stream()),
         session.snapshot,
         lambda: session.expire(1),
-        session.key_hashes,
-        lambda: session.keep_keys(session.key_hashes() > 0),
     ]
-    for one in tries:
+    for attempt in tries:
         with pytest.raises(ceql.DataError, match="another thread"):
-            one()
+            attempt()
     assert session.stats.events == 60
     slow.may_go_on.set()
     thread.join()
@@ -345,15 +344,15 @@ def test_a_refused_batch_is_undone(query: str, memo_capacity: int) -> None:
 @queries
 def test_batches_that_fail_leave_no_trace(monkeypatch: pytest.MonkeyPatch, query: str, setting: str) -> None:
     # Keys are forgotten between any two parts of a batch.
-    monkeypatch.setattr("ceql.engine.bound.MIN_KEYS", 1)
-    monkeypatch.setattr("ceql.engine.bound.MIN_HISTORY", 10)
+    monkeypatch.setattr("ceql.engine.pipeline.MIN_KEYS", 1)
+    monkeypatch.setattr("ceql.engine.intake.intake.MIN_HISTORY", 10)
     rows = stream(150).to_pylist()
     for at, row in enumerate(rows):
         # Each key occurs for some time only.
         row["k"] = row["k"] and f"{row['k']}{at // 20}"
     table = pa.Table.from_pylist(rows, SCHEMA)
     session = Session(query, shape="events", memo_capacity=0 if setting == "small memo" else 1000)
-    session.collects_always = setting == "collecting"
+    session.limits = replace(session.limits, collects_always=setting == "collecting")
 
     def failing(at: int) -> Any:
         for begin, end in ((0, 1), (1, 6), (6, 26)):
@@ -373,9 +372,9 @@ def test_batches_that_fail_leave_no_trace(monkeypatch: pytest.MonkeyPatch, query
             assert (session.stats.events, session.stats.matches) == (before.events, before.matches)
             assert session.stats.live_nodes == before.live_nodes
     assert found == rows_of(query, [table], shape="events")
-    assert session._bound is not None
-    if session._bound.keys is not None:
-        assert session._bound.keys.n_keys < 40
+    assert session.pipeline is not None
+    if session.pipeline.encoder.keys is not None:
+        assert session.pipeline.encoder.keys.n_keys < 40
     assert Session.restore(query, session.snapshot(), shape="events").stats.events == len(table)
 
 
@@ -485,7 +484,7 @@ def keyed_events(n_events: int = 3000) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("expires", [False, True], ids=["", "expiring"])
 @pytest.mark.parametrize("min_keys", [3, 1 << 17])
 def test_keys_without_open_matches_are_forgotten(monkeypatch: pytest.MonkeyPatch, min_keys: int, expires: bool) -> None:
-    monkeypatch.setattr("ceql.engine.bound.MIN_KEYS", min_keys)
+    monkeypatch.setattr("ceql.engine.pipeline.MIN_KEYS", min_keys)
     events = keyed_events()
     expected = ceql.match(KEYED, events).to_arrow().to_pylist()
     session, found = Session(KEYED), []
@@ -494,10 +493,10 @@ def test_keys_without_open_matches_are_forgotten(monkeypatch: pytest.MonkeyPatch
         found += [row for batch in session.feed(part).batches() for row in batch.to_pylist()]
         if expires:
             session.expire(part[-1]["t"])
-            assert session._bound is not None
-            assert session._bound.keys is not None
+            assert session.pipeline is not None
+            assert session.pipeline.encoder.keys is not None
             # No more than the events of one window.
-            assert session._bound.keys.n_keys <= 3 * 6
+            assert session.pipeline.encoder.keys.n_keys <= 3 * 6
         if first % 5 == 0:
             session = Session.restore(KEYED, session.snapshot())
     assert found == expected
@@ -506,7 +505,7 @@ def test_keys_without_open_matches_are_forgotten(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("query", [KEYED, KEYED.replace("5 [t]", "4 EVENTS")])
 def test_forgotten_keys_come_back_by_the_same_dictionary(monkeypatch: pytest.MonkeyPatch, query: str) -> None:
-    monkeypatch.setattr("ceql.engine.bound.MIN_KEYS", 2)
+    monkeypatch.setattr("ceql.engine.pipeline.MIN_KEYS", 2)
     table = pa.Table.from_pylist(keyed_events(600))
     table = table.set_column(2, "k", table["k"].combine_chunks().dictionary_encode())
     session, found = Session(query), []
@@ -530,16 +529,16 @@ def test_what_is_remembered_of_keys_is_what_is_alive(event_type: str, encoded: b
         names = [f"user number {number}" for number in range(at, at + 20_000)]
         types = ["Y"] * 19_999 + [event_type] if "EVENTS" in window else [event_type] * 20_000
         session.feed(pa.table({"type": types, "k": key_column(names, encoded), "t": range(at, at + 20_000)})).count()
-        assert session._bound is not None
-        assert session._bound.keys is not None
+        assert session.pipeline is not None
+        assert session.pipeline.encoder.keys is not None
         sizes.append(session.stats.state_bytes)
-        assert sizes[-1] > session._bound.keys.n_bytes
+        assert sizes[-1] > session.pipeline.encoder.keys.n_bytes
     assert max(sizes) < 32_000_000
     # Keys are told by events of their own where windows count these: each last one is open for ever.
     n_open = {("A", "2 [t]"): 3, ("A", "2 EVENTS"): 10}.get((event_type, window), 0)
     assert session.holds == bool(n_open)
     assert len(session.snapshot()) < 4_000
-    assert len(session._bound.keys.dictionaries[0]) == session._bound.keys.n_keys == n_open
+    assert len(session.pipeline.encoder.keys.dictionaries[0]) == session.pipeline.encoder.keys.n_keys == n_open
     assert session.stats.state_bytes < 1_500_000
 
 
@@ -566,7 +565,9 @@ def test_an_event_costs_what_it_touches(monkeypatch: pytest.MonkeyPatch) -> None
         session.feed(pa.table({"type": ["A"] * 50_000, "k": [at % 100 for at in range(50_000)]})).count()
         undos: list[Undo] = []
         with monkeypatch.context() as patched:
-            patched.setattr("ceql.engine.bound.Undo", lambda state, undos=undos: undos.append(Undo(state)) or undos[-1])
+            patched.setattr(
+                "ceql.engine.run.run.Undo", lambda state, undos=undos: undos.append(Undo(state)) or undos[-1]
+            )
             session.feed(pa.table({"type": ["A"], "k": [7]})).count()
         assert not undos[0].has_all
         assert sum(len(keys.slots) for keys in undos[0]._keys) == (2 if partition else 0)
@@ -591,7 +592,7 @@ def test_an_expired_session_holds_nothing() -> None:
     ],
 )
 def test_forgetting_keys_changes_no_match(monkeypatch: pytest.MonkeyPatch, query: str) -> None:
-    monkeypatch.setattr("ceql.engine.bound.MIN_KEYS", 2)
+    monkeypatch.setattr("ceql.engine.pipeline.MIN_KEYS", 2)
     events = keyed_events(600)
     session, found = Session(query), []
     for first in range(0, len(events), 11):

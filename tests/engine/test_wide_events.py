@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ceql.engine import bound as bound_module
-from ceql.engine.results import matches as matches_module
+from ceql.engine.intake import intake
+from ceql.engine.results import shapes
 from ceql.engine.session import Session
 from strategies import some
 
@@ -63,7 +63,7 @@ def test_batches_are_bounded_in_bytes(
     events = table(event_types, [data.draw(lengths) for _ in event_types], data_type)
     expected = Session(QUERIES[name], shape=shape).feed(events).to_arrow().to_pylist()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(matches_module, "MAX_BATCH_BYTES", limit)
+        patch.setattr(shapes, "MAX_BATCH_BYTES", limit)
         session = Session(QUERIES[name], shape=shape)
         batches = [batch.to_pylist() for part in (events[:7], events[7:]) for batch in session.feed(part).batches()]
     assert [row for batch in batches for row in batch] == expected
@@ -74,11 +74,11 @@ def test_rows_with_long_texts_are_forgotten_early(monkeypatch: pytest.MonkeyPatc
     limit, text_length, query = 100_000, 1000, QUERIES["sequence"] + " WITHIN 3 EVENTS"
     events = table("AB" * 500, [text_length] * 1000, pa.string())
     expected = Session(query).feed(events).to_arrow().to_pylist()
-    monkeypatch.setattr(bound_module, "MIN_HISTORY_BYTES", limit)
+    monkeypatch.setattr(intake, "MIN_HISTORY_BYTES", limit)
     session, found = Session(query), []
     for begin in range(0, len(events), 10):
         found += session.feed(events[begin : begin + 10]).to_arrow().to_pylist()
-        assert session._bound is not None
-        assert session._bound.history is not None
-        assert session._bound.history.n_bytes < limit
+        assert session.pipeline is not None
+        assert session.pipeline.intake.history is not None
+        assert session.pipeline.intake.history.n_bytes < limit
     assert found == expected

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from os import PathLike
 from typing import Any
 
 import pyarrow as pa
 
 from ceql.engine.notes import warn
-from ceql.engine.results.matches import Matches, Shape
+from ceql.engine.options import Shape
+from ceql.engine.reading import Reading
+from ceql.engine.results.matches import Found, Matches
 from ceql.engine.session import Session
 from ceql.query import Query
+from ceql.syntax.plan import Plan
 
 
 def match(
@@ -39,36 +43,60 @@ def match(
         sort: sort the events first, by time; otherwise time that runs backwards is an error.
         max_state_bytes: an error instead of more memory than this.
     """
-    sessions: list[Session] = []
-
-    def begin() -> tuple[Session, Matches]:
-        session = Session(
-            query,
-            shape=shape,
-            type_column=type_column,
-            time_column=time_column,
-            order_by=order_by,
-            sort=sort,
-            max_state_bytes=max_state_bytes,
-        )
-        sessions[:] = [session]
-        return session, session.feed(events)
-
-    given = events.values() if isinstance(events, Mapping) else [events]
-    session, first = begin()
-    pending = [(session, first)]
-
-    def start() -> Iterator[tuple[int, Callable[[], Any]]]:
-        # What can be read only once has been used up by the first reading.
-        if not pending and any(isinstance(one, pa.RecordBatchReader) for one in given):
-            return first.start()
-        return _until_the_end(*(pending.pop() if pending else begin()))
-
-    return Matches(first.schema, first.plan, start, lambda: sessions[-1].stats.dropped)
+    options: dict[str, Any] = {
+        "shape": shape,
+        "type_column": type_column,
+        "time_column": time_column,
+        "order_by": order_by,
+        "sort": sort,
+        "max_state_bytes": max_state_bytes,
+    }
+    return Matches(_Rereading(query, events, options))
 
 
-def _until_the_end(session: Session, matches: Matches) -> Iterator[tuple[int, Callable[[], Any]]]:
-    """Yield matches, then say what never came if there were none."""
-    yield from matches.start()
-    if (note := session.unseen_types()) is not None:
+class _Rereading:
+    """Reads the same events once more each time that matches are read, where the events allow it."""
+
+    def __init__(self, query: Query | str | PathLike[str], events: object, options: dict[str, Any]) -> None:
+        self._query, self._events, self._options = query, events, options
+        self._has_begun = False
+        self._read()
+
+    def _read(self) -> None:
+        session = Session(self._query, **self._options)
+        self._source = session.read(self._events)
+        if isinstance(self._source, Reading):
+            self._source.at_end(partial(_warn_of_unseen_types, self._source))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the result."""
+        return self._source.schema
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the query."""
+        return self._source.plan
+
+    @property
+    def n_dropped(self) -> int:
+        """How many events were left out by the last reading."""
+        return self._source.n_dropped
+
+    def begin(self) -> Iterator[Found]:
+        """Begin to read; an error if that has used up the events before."""
+        given = self._events.values() if isinstance(self._events, Mapping) else [self._events]
+        is_gone = any(isinstance(events, pa.RecordBatchReader) for events in given)
+        if self._has_begun and not is_gone:
+            self._read()
+        self._has_begun = True
+        return self._source.begin()
+
+    def cancel(self) -> None:
+        """Stop the last reading."""
+        self._source.cancel()
+
+
+def _warn_of_unseen_types(reading: Reading) -> None:
+    if (note := reading.pipeline.note_unseen_types()) is not None:
         warn(note)

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ceql.backends.json_lines import json_rows
-from ceql.engine.results.matches import Shape
+from ceql.engine.options import Shape
 from ceql.visible import visible
 
 N_SHOWN = 20

@@ -14,7 +14,7 @@ import typer
 from ceql.automaton.properties import event_types
 from ceql.cli.terminal import tell
 from ceql.engine.notes import unseen_types
-from ceql.engine.results.matches import Shape
+from ceql.engine.options import Shape
 from ceql.errors import CeqlWarning
 from ceql.explain import FEWER_MATCHES, exponential_output
 from ceql.query import Query, compile

@@ -38,7 +38,7 @@ from ceql.cli.preview import counted
 from ceql.cli.spark_jobs import is_on_this_machine, session_for
 from ceql.cli.stream import AVAILABLE_NOW, StreamRequest
 from ceql.cli.terminal import live_line, tell
-from ceql.engine.results.matches import Shape
+from ceql.engine.options import Shape
 
 POLL_SECONDS = 0.3
 SECONDS_TO_FINISH = 10

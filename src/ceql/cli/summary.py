@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 from ceql.backends.json_lines import json_line
 from ceql.cli.preview import counted, shown
-from ceql.engine.results.matches import Shape
+from ceql.engine.options import Shape
 
 MIN_RATED = 100_000
 """Events below which the start of the program takes more time than they do."""

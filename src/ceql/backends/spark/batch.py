@@ -16,7 +16,7 @@ from __future__ import annotations
 import io
 import re
 from contextlib import redirect_stdout, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from pyspark.sql import Column, DataFrame
@@ -27,8 +27,7 @@ from pyspark.sql.types import DataType, DoubleType, FloatType
 from ceql.backends.spark import pruning, shards
 from ceql.backends.spark.predicates import quoted
 from ceql.backends.spark.query import STREAM, Prepared
-from ceql.backends.spark.worker import map_batches
-from ceql.engine.results.shared import (
+from ceql.backends.spark.shared_events import (
     BITS,
     MATCHES,
     NO_PLACE,
@@ -38,6 +37,9 @@ from ceql.engine.results.shared import (
     n_words,
     shared_schema,
 )
+from ceql.backends.spark.task_session import TaskOptions
+from ceql.backends.spark.worker import map_batches
+from ceql.engine.options import Layout
 from ceql.errors import DataError
 from ceql.query import Query
 from ceql.syntax import plan as plans
@@ -80,7 +82,7 @@ def match(job: Job) -> DataFrame:
     """Return the matches as a DataFrame; nothing runs before it is asked for."""
     plan, shares_events = job.query.plan, _shares_events(job)
     schema = from_arrow_schema(shared_schema(plan) if shares_events else job.prepared.schema, prefer_timestamp_ntz=True)
-    found = map_batches(arranged(job), schema, *TASK, job.query.text, **_task_options(job))
+    found = map_batches(arranged(job), schema, *TASK, asdict(_task_options(job)), **_row_options(job))
     return _with_events(found, plan) if shares_events else found
 
 
@@ -122,21 +124,26 @@ def _item(name: str, place: str, variable: plans.Variable | None, *, is_ansi: bo
     return f"coalesce(get({name}, {place}), struct({nulls}))"
 
 
-def _task_options(job: Job) -> dict[str, Any]:
-    """Return the options of `task.recognise`."""
+def _task_options(job: Job) -> TaskOptions:
+    """Return what a task must know of the query and its columns."""
+    query, prepared = job.query, job.prepared
+    return TaskOptions(
+        query.text,
+        Layout(prepared.shape, prepared.type_column, query.time_column, query.order_by),
+        stream_column=STREAM if prepared.is_merged else None,
+        id_columns=prepared.id_columns,
+        shares_events=_shares_events(job),
+    )
+
+
+def _row_options(job: Job) -> dict[str, Any]:
+    """Return the other options of `task.recognise`: what it must know of its rows."""
     window = job.query.plan.window
     is_measured = isinstance(window, plans.AttributeWindow) and window.attribute == job.prepared.order[0]
     return {
         "keys": job.query.plan.partition_by,
         "required": None if is_measured else job.prepared.order[0],
         "halo_column": shards.HALO if job.plan == "shards" else None,
-        "shape": job.prepared.shape,
-        "type_column": job.prepared.type_column,
-        "time_column": job.query.time_column,
-        "order_by": job.query.order_by,
-        "stream_column": STREAM if job.prepared.is_merged else None,
-        "id_columns": job.prepared.id_columns,
-        "shares_events": _shares_events(job),
     }
 
 

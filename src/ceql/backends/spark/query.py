@@ -19,7 +19,8 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from ceql.backends.spark.predicates import quoted, row_conditions
 from ceql.engine.intake.batch import check_type_column, missing_column, stream_of, unlike_columns
-from ceql.engine.results.matches import SHAPES, Shape, result_schema
+from ceql.engine.options import SHAPES, Shape
+from ceql.engine.results.shapes import result_schema
 from ceql.errors import DataError
 from ceql.query import Query, compile, query_text
 from ceql.schema import Kind, Schema, column_names, kind_of

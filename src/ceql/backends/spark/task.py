@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ceql.backends.spark.task_session import TaskOptions, TaskSession
 from ceql.backends.spark.times import in_utc
 from ceql.engine.notes import warn
-from ceql.engine.session import Session
 from ceql.errors import CeqlError, DataError
 from ceql.visible import visible
 
@@ -28,26 +28,23 @@ class TaskError(CeqlError):
 
 def recognise(
     batches: Iterator[pa.RecordBatch],
-    query: str,
+    options: Mapping[str, Any],
     *,
     keys: Sequence[str] = (),
     required: str | None = None,
     halo_column: str | None = None,
-    **options: Any,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the matches of a query over the rows of one task, which come in order.
 
     Args:
         batches: the rows.
-        query: the text of the query.
+        options: those of `TaskOptions`, as plain values.
         keys: the attributes in PARTITION BY.
         required: the column that orders the rows, if it must not be NULL.
         halo_column: the column that tells rows which only lead up to those of this task; what ends there is another
             task's.
-        options: those of `Session`.
     """
-    session = Session(query, **options)
-    session.warns = False
+    session, query = TaskSession(TaskOptions.of(options)), options["query"]
     skew = _Skew(keys)
     n_rows = 0
     for number, batch in enumerate(batches):
@@ -56,16 +53,17 @@ def recognise(
             _check_order(batch, required)
             skew.count(batch)
             for part, is_halo in _parts(batch, halo_column):
-                found = session.feed(part)
-                if not is_halo:
-                    yield from found.batches()
+                if is_halo:
+                    session.read(part).pass_over()
+                else:
+                    yield from session.batches(part)
         except GeneratorExit:
             raise
         except Exception as error:
             raise TaskError(_where(error, query, keys, number, n_rows, batch)) from error
         n_rows += len(batch)
     skew.warn()
-    if (note := session.tied_events()) is not None:
+    if session.pipeline is not None and (note := session.pipeline.note_ties()) is not None:
         warn(note)
 
 

@@ -69,8 +69,8 @@ def check_state(
 
 def _check_counters(content: Content, are_floats: list[bool]) -> None:
     """Check the numbers that are no arrays; there is a clock for each of `are_floats`."""
-    counters, last = content["counters"], content["last"]
-    if len(counters) != 3 or not all(type(one) is int and 0 <= one < MAX_COUNT for one in counters):
+    counters, last = [content[name] for name in ("n_events", "n_matches", "n_dropped")], content["last"]
+    if not all(type(count) is int and 0 <= count < MAX_COUNT for count in counters):
         raise _forged("its counters do not count")
     for time, may_be_float in zip(last, are_floats, strict=True):
         is_number = type(time) is int or (may_be_float and type(time) is float)
@@ -120,7 +120,7 @@ def _check_arrays(content: Content, memo: Memo, number: Any, n_key_columns: int)
 
 def _check_nodes(content: Content, n_labels: int, *, has_rows: bool, counts_rows: bool) -> None:
     """Check the arena: children come before parents, rows are held, and no run begins later than now."""
-    n_events = content["counters"][0]
+    n_events = content["n_events"]
     last = n_events - 1 if counts_rows else content["last"][0]
     row_ids = content["row_ids"] if has_rows else np.empty(0, np.int64)
     if len(content["kind"]) and last is None:
@@ -144,7 +144,7 @@ def _check_rows(content: Content, schema: pa.Schema) -> None:
     if not is_typed or not rows.schema.equals(schema):
         raise _forged("the rows that it keeps are of another type")
     is_ordered = bool((np.diff(row_ids) > 0).all()) if len(row_ids) else True
-    if not is_ordered or (len(row_ids) and not 0 <= row_ids[0] <= row_ids[-1] < content["counters"][0]):
+    if not is_ordered or (len(row_ids) and not 0 <= row_ids[0] <= row_ids[-1] < content["n_events"]):
         raise _forged("the rows that it keeps are not in order")
 
 
@@ -184,7 +184,7 @@ def _check_keys(content: Content, n_states: int) -> None:
     is_dense = np.array_equal(content["key_from"], np.cumsum(lengths) - lengths)
     if not is_dense or not np.array_equal(content["key_room"], lengths):
         raise _forged("its keys do not share the pool")
-    if len(counts) and not 0 <= counts.min() <= counts.max() <= content["counters"][0]:
+    if len(counts) and not 0 <= counts.min() <= counts.max() <= content["n_events"]:
         raise _forged("the events of a key are not counted")
     bad = _first_bad_key(lengths, content["key_active"], content["pool"], content["start"], n_states)
     if bad >= 0:

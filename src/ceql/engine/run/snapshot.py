@@ -24,7 +24,7 @@ import pyarrow as pa
 from ceql.errors import SnapshotError
 
 MAGIC = b"CEQLSNAP"
-VERSION = 2
+VERSION = 3
 _HEAD = struct.Struct("<8sHI")
 _CHECKSUM_BYTES = 16
 

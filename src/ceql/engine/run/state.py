@@ -46,9 +46,7 @@ class RunState:
     key_active: IntArray = field(default_factory=lambda: np.zeros((0, 1), np.uint64))
     pool: IntArray = field(default_factory=lambda: np.zeros(0, np.int32))
     key_events: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
-    n_events: int = 0
     n_matches: int = 0
-    n_dropped: int = 0
 
     @property
     def n_nodes(self) -> int:
@@ -74,7 +72,7 @@ class RunState:
             **{name: getattr(self, name)[: self.n_nodes] for name in NODE_ARRAYS},
             **{name: getattr(self, name)[:n_keys] for name in KEY_ARRAYS},
             "pool": self.pool[: self.pool_length],
-            "counters": [self.n_events, self.n_matches, self.n_dropped],
+            "n_matches": self.n_matches,
         }
 
     def take(self, content: Content) -> None:
@@ -89,7 +87,7 @@ class RunState:
             getattr(self, name)[: len(content[name])] = content[name]
         self.pool = np.zeros(max(1024, 2 * len(content["pool"])), np.int32)
         self.pool[: len(content["pool"])] = content["pool"]
-        self.n_events, self.n_matches, self.n_dropped = content["counters"]
+        self.n_matches = content["n_matches"]
 
     def make_room_for_states(self, n_states: int, n_words: int) -> None:
         """Lengthen what has one entry per determinized state."""

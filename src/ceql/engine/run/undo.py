@@ -25,7 +25,7 @@ class Undo:
 
     def __init__(self, state: RunState) -> None:
         self._control, self._active = state.control.copy(), state.active.copy()
-        self._counters = state.n_events, state.n_matches, state.n_dropped
+        self._n_matches = state.n_matches
         self._states = members(state.active)
         self._lists = {name: getattr(state, name)[self._states] for name in LIST_ARRAYS}
         self._n_keys = len(state.key_from)
@@ -71,7 +71,7 @@ class Undo:
 
     def _put_back(self, state: RunState) -> None:
         state.control[:] = self._control
-        state.n_events, state.n_matches, state.n_dropped = self._counters
+        state.n_matches = self._n_matches
         # Both may have got wider since.
         state.active[:] = 0
         state.active[: len(self._active)] = self._active

@@ -20,8 +20,9 @@ import pyarrow.compute as pc
 
 from ceql.backends.spark.stream.parts import MAX_BITS, WHOLE, Parts, from_blob, is_next_bit_set, to_blob
 from ceql.backends.spark.stream.rows import TIME, from_bytes, micros_of, sign_of_zero, sort_keys, to_bytes
+from ceql.backends.spark.task_session import TaskOptions, TaskSession
 from ceql.engine.intake.keys import key_hashes
-from ceql.engine.session import Session
+from ceql.engine.options import Layout, Shape
 from ceql.errors import SnapshotError
 from ceql.syntax.parser import parse
 from ceql.version import __version__
@@ -43,7 +44,7 @@ class StreamTask:
     """
 
     query: str
-    shape: str
+    shape: Shape
     type_column: str | None
     time_column: str | None
     order_by: tuple[str, ...]
@@ -59,16 +60,11 @@ class StreamTask:
     window_micros: int | None
     max_part_bytes: int = MAX_PART_BYTES
 
-    def options(self) -> dict[str, Any]:
-        """Return the options of the session."""
-        return {
-            "shape": self.shape,
-            "type_column": self.type_column,
-            "time_column": self.time_column,
-            "order_by": self.order_by,
-            "stream_column": self.stream_column,
-            "id_columns": self.id_columns,
-        }
+    @property
+    def options(self) -> TaskOptions:
+        """What recognises the matches of a part."""
+        layout = Layout(self.shape, self.type_column, self.time_column, self.order_by)
+        return TaskOptions(self.query, layout, self.stream_column, self.id_columns)
 
     def identity(self) -> dict[str, Any]:
         """Return what must be the same when a checkpoint is taken up again."""
@@ -196,24 +192,18 @@ class Shard:
 
     def _recognised(self, name: str, events: pa.Table, watermark: int) -> Iterator[pa.RecordBatch]:
         """Yield the matches of a part's next events, and keep what is open after them."""
-        session = self._session(name)
-        yield from session.feed(events.drop_columns([TIME])).batches()
-        is_timed = self._task.window_micros is not None and watermark > 0
-        if session.expire(watermark * 1000) if is_timed else session.holds:
+        snapshot = None if self._parts.parts[name] is None else self._parts.snapshot(name)
+        session = TaskSession(self._task.options, snapshot)
+        yield from session.batches(events.drop_columns([TIME]))
+        assert session.pipeline is not None
+        if self._task.window_micros is not None and watermark > 0:
+            session.pipeline.expire(watermark * 1000)
+        if session.pipeline.holds:
             self._keep(name, session, session.snapshot(), pc.max(micros_of(events)).as_py())
         else:
             self._parts.drop(name)
 
-    def _session(self, name: str) -> Session:
-        if self._parts.parts[name] is None:
-            session = Session(self._task.query, **self._task.options())
-        else:
-            session = Session.restore(self._task.query, self._parts.snapshot(name), **self._task.options())
-        # There is a session for every micro-batch, and each would tell of its own ties.
-        session.warns = False
-        return session
-
-    def _keep(self, name: str, session: Session, snapshot: bytes, last: int) -> None:
+    def _keep(self, name: str, session: TaskSession, snapshot: bytes, last: int) -> None:
         """Keep a part's session, split until no part is too large or nothing more can be told apart."""
         may_split = len(snapshot) > self._task.max_part_bytes and self._task.keys and len(name) < MAX_BITS
         hashes = session.key_hashes() if may_split else np.empty(0, np.uint64)
@@ -225,7 +215,7 @@ class Shard:
         if is_second.all() or not is_second.any():
             self._keep(f"{name}{int(is_second[0])}", session, snapshot, last)
             return
-        first = Session.restore(self._task.query, snapshot, **self._task.options())
+        first = TaskSession(self._task.options, snapshot)
         first.keep_keys(~is_second)
         self._keep(f"{name}0", first, first.snapshot(), last)
         session.keep_keys(is_second)

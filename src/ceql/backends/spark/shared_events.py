@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from ceql.automaton.cea import Label
 from ceql.engine.compiled import compiled
+from ceql.engine.intake.columns import as_type
 from ceql.engine.intake.history import MAX_STRETCH, History, Stretch
-from ceql.engine.results.matches import ResultBuilder, as_type, structs_at
+from ceql.engine.results.shapes import ResultBuilder, structs_at
 from ceql.engine.run.chunk import Chunk
 from ceql.syntax import plan
 
@@ -73,6 +74,10 @@ def shared_schema(query: plan.Plan) -> pa.Schema:
 
 class SharedBuilder(ResultBuilder):
     """Turns chunks of rows into batches whose rows have some matches and the events that they share."""
+
+    def columns(self, events: pa.Schema) -> pa.Schema:
+        """Return the columns of the result."""
+        return shared_schema(self.plan)
 
     def build(self, chunk: Chunk, labels: list[Label], history: History | None) -> pa.RecordBatch:
         """Return the rows of some matches."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ from hypothesis import assume, given
 import ceql
 import kernel_runner
 import strategies
+from ceql.backends.spark import shared_events as shared
+from ceql.backends.spark.task_session import TaskOptions, TaskSession
 from ceql.engine.intake.history import MAX_STRETCH
-from ceql.engine.results import shared
-from ceql.engine.session import Session
+from ceql.engine.options import Layout
 from ceql.syntax import ast, plan
 from ceql.syntax.ast import Strategy
 from reference import has_few_valuations
@@ -39,12 +41,16 @@ def with_events(batch: pa.RecordBatch, query: plan.Plan) -> list[dict[str, Any]]
     return rows
 
 
+def shared_batches(text: str, events: pa.Table) -> Iterator[pa.RecordBatch]:
+    return TaskSession(TaskOptions(text, Layout(), shares_events=True)).batches(events)
+
+
 def check(text: str, events: pa.Table) -> int:
     """Return the number of rows in which the matches of a query come."""
     query = ceql.compile(text, events.schema)
     assert shared.may_share(query.plan)
     expected = ceql.match(query, events).to_arrow().to_pylist()
-    batches = list(Session(query, shares_events=True).feed(events).batches())
+    batches = list(shared_batches(text, events))
     assert all(batch.schema.equals(shared.shared_schema(query.plan)) for batch in batches)
     assert [row for batch in batches for row in with_events(batch, query.plan)] == expected
     assert expected
@@ -106,5 +112,5 @@ def test_shared_events_make_the_same_matches(strategy: Strategy, data: Any) -> N
     assume(shared.may_share(query.plan) and has_few_valuations(tree.formula, events, 3000))
     table = kernel_runner.table(events, TYPES)
     expected = ceql.match(query, table).to_arrow().to_pylist()
-    batches = Session(query, shares_events=True, chunk_size=5).feed(table).batches()
+    batches = shared_batches(query.text, table)
     assert [row for batch in batches for row in with_events(batch, query.plan)] == expected

@@ -15,8 +15,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import strategies
+from ceql.backends.spark.task_session import TaskOptions, TaskSession
 from ceql.engine.intake.keys import key_hashes
-from ceql.engine.session import Session
+from ceql.engine.options import Layout
 from ceql.syntax import ast
 from ceql.syntax.ast import Consumption, Name
 from reference import has_few_valuations
@@ -26,8 +27,9 @@ MAX_MATCHES = 300
 Rows = list[dict[str, Any]]
 
 
-def fed(session: Session, events: Rows) -> list[str]:
-    return sorted(map(repr, session.feed(pa.Table.from_pylist(events, SCHEMA)).to_arrow().to_pylist()))
+def fed(session: TaskSession, events: Rows) -> list[str]:
+    batches = session.batches(pa.Table.from_pylist(events, SCHEMA))
+    return sorted(repr(row) for batch in batches for row in batch.to_pylist())
 
 
 def hashes_of(events: Rows, keys: tuple[str, ...]) -> list[int]:
@@ -56,16 +58,16 @@ def test_the_keys_that_are_kept_go_on_as_if_there_had_been_no_others(
     events = [{**event, "id": number} for number, event in enumerate(data.draw(strategies.events(12)))]
     assume(has_few_valuations(tree.formula, events, MAX_MATCHES))
     keys = tuple(name.text for name in tree.partition_by)
-    options: dict[str, Any] = {"shape": shape, "time_column": "t", "id_columns": ("t", "id")}
+    options = TaskOptions(str(tree), Layout(shape, time_column="t"), id_columns=("t", "id"))
     n_before = data.draw(st.integers(0, len(events)))
     own = [event for event, hashed in zip(events, hashes_of(events, keys), strict=True) if hashed >> bit & 1]
     own_before = [event for event in own if event["id"] < n_before]
-    session, alone = Session(str(tree), **options), Session(str(tree), **options)
+    session, alone = TaskSession(options), TaskSession(options)
     fed(session, events[:n_before])
     fed(alone, own_before)
     hashes = session.key_hashes()
     if is_restored:
-        session = Session.restore(str(tree), session.snapshot(), **options)
+        session = TaskSession(options, session.snapshot())
     is_kept = (hashes >> np.uint64(bit) & np.uint64(1)).astype(np.bool_)
     session.keep_keys(is_kept)
     assert session.key_hashes().tolist() == hashes[is_kept].tolist()
@@ -76,18 +78,19 @@ def test_the_keys_that_are_kept_go_on_as_if_there_had_been_no_others(
 def test_nothing_is_left_of_the_keys_that_go() -> None:
     query = "SELECT * FROM S WHERE A AS a ; B AS b PARTITION BY [k] WITHIN 100 [t]"
     events = [{"type": "A", "t": at, "k": at % 10, "id": at} for at in range(1000)]
-    session = Session(query)
+    session = TaskSession(TaskOptions(query, Layout()))
     fed(session, events)
     n_bytes = len(session.snapshot())
     session.keep_keys(np.arange(10) == 3)
-    assert session.stats.live_nodes == 10
+    assert session.pipeline is not None
+    assert session.pipeline.run.n_nodes == 10
     assert len(session.snapshot()) < n_bytes / 2
     session.keep_keys(np.array([False]))
-    assert not session.holds
+    assert not session.pipeline.holds
 
 
 def test_a_session_without_keys_has_no_hashes() -> None:
-    session = Session("SELECT * FROM S WHERE A AS a ; B AS b")
+    session = TaskSession(TaskOptions("SELECT * FROM S WHERE A AS a ; B AS b", Layout()))
     assert len(session.key_hashes()) == 0
     fed(session, [{"type": "A", "t": 1, "id": 1}])
     assert len(session.key_hashes()) == 0
@@ -118,10 +121,12 @@ def test_keys_in_a_state_have_the_hashes_that_they_have_in_events(name: str) -> 
     hashes = key_hashes([events["k"].combine_chunks(), events["n"].combine_chunks()])
     assert len(set(hashes.tolist())) == n_keys
     query = "SELECT * FROM S WHERE A AS a ; B AS b PARTITION BY [k, n]"
-    session = Session(query)
-    session.feed(events).count()
+    session = TaskSession(TaskOptions(query, Layout()))
+    session.read(events).pass_over()
     assert session.key_hashes().tolist() == hashes[:n_keys].tolist()
-    assert Session.restore(query, session.snapshot()).key_hashes().tolist() == hashes[:n_keys].tolist()
+    assert (
+        TaskSession(TaskOptions(query, Layout()), session.snapshot()).key_hashes().tolist() == hashes[:n_keys].tolist()
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,28 @@
+"""Arrow columns under another type."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from ceql.errors import DataError
+
+
+def plain_type(data_type: pa.DataType) -> pa.DataType:
+    """Return the type of a column's values, be they in a dictionary or not."""
+    return data_type.value_type if pa.types.is_dictionary(data_type) else data_type
+
+
+def as_type(array: pa.Array, data_type: pa.DataType) -> pa.Array:
+    """Return an array as one of another type that can hold the same values; `DataError` if they do not fit."""
+    if array.type == data_type:
+        return array
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    try:
+        if not pa.types.is_dictionary(data_type):
+            return array.cast(data_type)
+        encoded = array.cast(data_type.value_type).dictionary_encode()
+        indices = encoded.indices.cast(data_type.index_type)
+    except pa.ArrowInvalid as error:
+        raise DataError(f"values do not fit type {data_type}: {error}") from error
+    return pa.DictionaryArray.from_arrays(indices, encoded.dictionary, ordered=data_type.ordered)

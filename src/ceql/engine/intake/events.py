@@ -1,0 +1,175 @@
+"""Rows to events: what one run sees of a stream. Each event that concerns it has a symbol, a time and a key slot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ceql.automaton.cea import Guard
+from ceql.engine.intake.classes import Columns, columns_of
+from ceql.engine.intake.columns import plain_type
+from ceql.engine.intake.fold import keep_keyed, keep_where
+from ceql.engine.intake.intake import Rows
+from ceql.engine.intake.keys import KeyEncoder
+from ceql.engine.intake.measure import Measure
+from ceql.engine.intake.symbols import SymbolEncoder
+from ceql.engine.intake.ties import Ties
+from ceql.syntax import plan
+
+IntArray = np.ndarray[Any, np.dtype[Any]]
+
+BLOCK = 1 << 18
+"""Events that go through predicates and kernel together: many, so that what Python does for each is not felt."""
+
+NO_SLOTS = np.empty(0, np.int32)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Events on their way to a run. The arrays are overwritten when the next block is made."""
+
+    symbols: IntArray
+    """For each event, which guards hold: `masks[symbol]` has a bit for each of them."""
+    rows: IntArray
+    """Its row, counted from `first_row`."""
+    slots: IntArray
+    """The slot of its partition key; empty without PARTITION BY."""
+    first_row: int
+    times: IntArray
+    """The measure of each row, also of rows that are no events."""
+    masks: list[int]
+    n_keys: int
+    slots_of_all: IntArray
+    """The slot of each row, where the window counts the events of a key; otherwise empty."""
+
+
+class EventEncoder:
+    """Finds the events that concern a run among the rows of a stream."""
+
+    def __init__(
+        self,
+        query: plan.Plan,
+        guards: tuple[Guard, ...],
+        schema: pa.Schema,
+        *,
+        time_column: str | None,
+        order: Sequence[str],
+        sees_all: bool,
+        max_symbols: int,
+        sorting: str | None,
+    ) -> None:
+        """Bind the encoder to a stream's columns.
+
+        `order` names the columns that order the stream. With `sees_all`, events count even if no guard holds.
+        `sorting` is for hints, see `Measure`.
+        """
+        self._read = sorted(columns_read(guards) & set(schema.names))
+        self.symbols = SymbolEncoder(guards)
+        self.measure = Measure(query.window, schema, sorting)
+        self.keys = KeyEncoder(len(query.partition_by)) if query.partition_by else None
+        self.key_types = [plain_type(schema.field(name).type) for name in query.partition_by]
+        self.ties = Ties(order if sees_all else ())
+        self.n_dropped = 0
+        is_measured = time_column is None or time_column == self.measure.attribute
+        self._clock = None if is_measured else Measure.ordering(str(time_column), schema, sorting)
+        self._guards = guards
+        self._sources, self._partition_by = query.sources, query.partition_by
+        self.sees_all, self._max_symbols = sees_all, max_symbols
+        self._counts_events_by_key = isinstance(query.window, plan.EventsWindow) and self.keys is not None
+        # PERF: allocated once; fresh arrays of this size come from the system page by page.
+        self._symbols = np.empty(BLOCK, np.int32)
+        self._rows = np.arange(BLOCK, dtype=np.int32)
+
+    @property
+    def clocks(self) -> list[Measure]:
+        """What must not run backwards: the window's attribute, and the time column if that is another."""
+        return [self.measure] if self._clock is None else [self.measure, self._clock]
+
+    def encode(self, rows: Rows) -> Iterator[Block]:
+        """Yield the events among some rows, block by block."""
+        self.ties.read(rows.batch, rows.streams)
+        times, is_timed = self._times(rows)
+        self.n_dropped += self._count_dropped(rows.batch, is_timed)
+        for begin in range(0, len(rows), BLOCK):
+            own = slice(begin, min(begin + BLOCK, len(rows)))
+            part = rows.batch.slice(begin, own.stop - begin)
+            n_kept = self._encode_symbols(self._columns(rows, own), len(part), is_timed[own])
+            symbols, numbers = self._symbols[:n_kept], self._rows[:n_kept]
+            slots, slots_of_all = NO_SLOTS, NO_SLOTS
+            if self._counts_events_by_key:
+                slots_of_all = self._slots(part, np.arange(len(part)))
+                slots = slots_of_all[numbers]
+            elif self.keys is not None:
+                slots = self._slots(part, numbers)
+            if self.keys is not None:
+                n_kept = int(keep_keyed(slots, symbols, numbers))
+            self.ties.count(begin, numbers[:n_kept], slots[:n_kept])
+            yield Block(
+                symbols[:n_kept],
+                numbers[:n_kept],
+                slots[:n_kept],
+                rows.first + begin,
+                times[own],
+                self.symbols.masks,
+                0 if self.keys is None else self.keys.n_keys,
+                slots_of_all,
+            )
+
+    def _times(self, rows: Rows) -> tuple[IntArray, IntArray]:
+        """Return each row's measure and which rows have one, having checked that time does not run backwards."""
+        times, is_timed = self.measure.of(rows.batch, rows.first)
+        if self._clock is not None:
+            # Rows that no window measures are left out, so their order does not matter.
+            self._clock.of(rows.batch, rows.first, is_timed)
+        return times, is_timed
+
+    def _count_dropped(self, part: pa.RecordBatch, is_timed: IntArray) -> int:
+        """Return how many rows belong to no partition or have nothing that the window could measure."""
+        keys = [part.column(name) for name in self._partition_by if part.column(name).null_count]
+        if not keys:
+            return len(is_timed) - int(is_timed.sum())
+        is_kept = is_timed if len(is_timed) else np.ones(len(part), np.bool_)
+        for key in keys:
+            is_kept = is_kept & pc.is_valid(key).to_numpy(zero_copy_only=False)
+        return len(part) - int(is_kept.sum())
+
+    def _encode_symbols(self, columns: Columns, n_rows: int, is_timed: IntArray) -> int:
+        """Write symbol and row of the events that the run has to see to the buffers; return how many.
+
+        Rows without a measure are left out, and where possible those that satisfy no guard.
+        """
+        symbols, numbers = self._symbols[:n_rows], self._rows[:n_rows]
+        if len(self.symbols.masks) > self._max_symbols:
+            self.symbols = SymbolEncoder(self._guards)
+        if self.sees_all:
+            self.symbols.encode(columns, symbols)
+            numbers[:] = np.arange(n_rows)
+        else:
+            n_rows = self.symbols.encode(columns, symbols, numbers)
+        return int(keep_where(is_timed, symbols, numbers, n_rows)) if len(is_timed) else n_rows
+
+    def _slots(self, part: pa.RecordBatch, numbers: IntArray) -> IntArray:
+        """Return the slot of the partition key of some rows."""
+        assert self.keys is not None
+        return self.keys.encode([part.column(name) for name in self._partition_by], numbers)
+
+    def _columns(self, rows: Rows, own: slice) -> Columns:
+        begin, length = own.start, own.stop - own.start
+        types = self._sources[0] if rows.types is None else rows.types.slice(begin, length)
+        arrays = {name: rows.batch.column(name).slice(begin, length) for name in self._read}
+        if rows.streams is None:
+            return Columns(arrays, types)
+        streams = rows.streams[own]
+        if rows.types is None:
+            types = pa.DictionaryArray.from_arrays(pa.array(streams), pa.array(list(self._sources)))
+        return Columns(arrays, types, streams, self._sources)
+
+
+def columns_read(guards: tuple[Guard, ...]) -> set[str]:
+    """Return the columns that some guards look at."""
+    return {name for guard in guards for predicate in guard for name in columns_of(predicate)}

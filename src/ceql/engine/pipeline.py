@@ -1,0 +1,257 @@
+"""A query at work over a stream: rows through the intake, events through the run, matches through the results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ceql.automaton.lazy import Alphabet
+from ceql.automaton.passes import collapse_labels, simplify
+from ceql.automaton.properties import event_types, sees_every_event
+from ceql.engine import notes
+from ceql.engine.intake.events import EventEncoder, columns_read
+from ceql.engine.intake.history import History
+from ceql.engine.intake.intake import Intake
+from ceql.engine.intake.keys import KeyEncoder
+from ceql.engine.options import Layout, Limits
+from ceql.engine.results.shapes import Ordinals, ResultBuilder
+from ceql.engine.run.chunk import Chunk
+from ceql.engine.run.recognizer import check_size
+from ceql.engine.run.run import Run, RunBefore
+from ceql.engine.run.snapshot import Content
+from ceql.query import Query
+
+IntArray = np.ndarray[Any, np.dtype[Any]]
+
+MIN_KEYS = 1 << 15
+"""Partition keys below which none is forgotten."""
+
+
+class Pipeline:
+    """Intake, run and results of one query, bound to the columns of a stream."""
+
+    def __init__(
+        self,
+        query: Query,
+        schema: pa.Schema,
+        layout: Layout,
+        limits: Limits,
+        builder: ResultBuilder,
+        *,
+        order: tuple[str, ...],
+        sorting: str | None = None,
+    ) -> None:
+        """Bind a query to a stream.
+
+        `order` names the columns that order the stream. `sorting` says what sorts each batch, if anything does.
+        """
+        self.query = query
+        self.limits = limits
+        self.builder = builder
+        has_labels = layout.shape != "positions"
+        automaton = query.automaton if has_labels else simplify(collapse_labels(query.automaton))
+        guards = Alphabet.of(automaton).guards
+        self.intake = Intake(
+            query.plan,
+            schema,
+            type_column=layout.type_column,
+            read={*columns_read(guards), *query.plan.partition_by},
+            types_named=event_types(query.automaton),
+            keeps_rows=has_labels,
+        )
+        self.encoder = EventEncoder(
+            query.plan,
+            guards,
+            self.intake.stored,
+            time_column=layout.time_column,
+            order=order,
+            sees_all=sees_every_event(query.plan, automaton),
+            max_symbols=limits.memo_capacity,
+            sorting=sorting,
+        )
+        self.run = Run(query.plan, automaton, self.encoder.measure, limits, has_labels=has_labels)
+        self._max_keys = MIN_KEYS
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes that are held between batches: the run state, the keys, and the rows that results may still show."""
+        held = (self.encoder.keys, self.intake.history)
+        return self.run.n_bytes + sum(part.n_bytes for part in held if part is not None)
+
+    @property
+    def holds(self) -> bool:
+        """Whether anything is held that a later event could complete."""
+        return self.run.n_nodes > 0
+
+    def recognise(self, part: pa.RecordBatch, streams: IntArray | None, is_read: Callable[[], bool]) -> Iterator[Chunk]:
+        """Yield the matches that the next rows of the stream complete.
+
+        While `is_read` says no, matches are found and counted but not all of them yielded.
+        """
+        rows = self.intake.take(part, streams)
+        if not self.run.n_matches:
+            self.intake.look_for_types(rows)
+        for block in self.encoder.encode(rows):
+            for chunk in self.run.advance(block, is_read=is_read()):
+                yield from self.builder.parts(chunk, self.run.labels, self.intake.history)
+        self.intake.n_events += len(rows)
+        self._forget()
+
+    def build(self, chunk: Chunk) -> pa.RecordBatch:
+        """Return the result rows of some matches."""
+        return self.builder.build(chunk, self.run.labels, self.intake.history)
+
+    def begin_batch(self) -> Before:
+        """Return what `go_back` needs to undo all that is done until `end_batch`."""
+        intake, encoder = self.intake, self.encoder
+        return Before(
+            run=self.run.begin_batch(),
+            n_events=intake.n_events,
+            n_dropped=encoder.n_dropped,
+            n_tied=encoder.ties.n_events,
+            history=None if intake.history is None else intake.history.copy(),
+            first=encoder.measure.first,
+            last=[clock.last for clock in encoder.clocks],
+            ordinals=self.builder.ordinals.copy(),
+            keys=encoder.keys,
+            n_keys=() if encoder.keys is None else encoder.keys.size,
+        )
+
+    def go_back(self, before: Before) -> None:
+        """Make all as it was at the beginning of the batch."""
+        intake, encoder = self.intake, self.encoder
+        self.run.go_back(before.run)
+        intake.n_events, intake.history = before.n_events, before.history
+        encoder.n_dropped, encoder.ties.n_events = before.n_dropped, before.n_tied
+        encoder.ties.begin_anew()
+        encoder.measure.first = before.first
+        for clock, last in zip(encoder.clocks, before.last, strict=True):
+            clock.last = last
+        encoder.keys = before.keys
+        if encoder.keys is not None:
+            encoder.keys.shorten(before.n_keys)
+        self.builder.ordinals = before.ordinals
+
+    def end_batch(self) -> None:
+        """Make a batch final."""
+        self.run.end_batch()
+
+    def expire(self, now: Any = None) -> None:
+        """Let go of all that cannot match an event at `now` or later, a value of the window's attribute.
+
+        Without it, that is the time of the last event.
+        """
+        measure = self.encoder.measure
+        last = measure.now(self.intake.n_events)
+        is_told = now is not None and measure.attribute is not None and not measure.counts_rows
+        self.run.collect(measure.stored(now) if is_told else last)
+        self._forget_keys()
+        self.run.give_back_room()
+        self.intake.keep_rows(self.run.rows_needed())
+
+    def key_hashes(self) -> IntArray:
+        """Return the hash of each partition key that has a slot."""
+        keys = self.encoder.keys
+        return np.empty(0, np.uint64) if keys is None else keys.hashes()
+
+    def keep_keys(self, is_kept: IntArray) -> None:
+        """Let go of all that belongs to other partition keys than some, given in the order of `key_hashes`."""
+        self.run.drop_keys(~is_kept)
+        self.expire()
+
+    def _forget(self) -> None:
+        """Let go of keys and rows that no open match needs, once there are many."""
+        limit, keys = self.limits.max_state_bytes, self.encoder.keys
+        is_too_large = limit is not None and self.n_bytes > limit
+        has_many_keys = keys is not None and keys.n_keys > self._max_keys
+        if is_too_large or has_many_keys or self.intake.has_many_rows:
+            self.expire()
+            check_size(self.n_bytes, limit)
+
+    def _forget_keys(self) -> None:
+        """Give the slots of keys without open matches to others; a collection must have come just before."""
+        keys = self.encoder.keys
+        if keys is None:
+            return
+        is_needed = self.run.keys_needed(keys.n_keys)
+        n_needed = int(is_needed.sum())
+        # Forgetting costs as much as there are keys and nodes, so it must be as rare.
+        self._max_keys = n_needed + max(MIN_KEYS, n_needed, self.run.n_nodes // 4)
+        if not is_needed.all():
+            self.run.renumber_keys(is_needed)
+            self.encoder.keys = keys.kept(is_needed)
+            self.encoder.ties.begin_anew()
+
+    def content(self) -> Content:
+        """Return what must outlive the process: the run state, the keys, and the rows that are still needed."""
+        intake, encoder = self.intake, self.encoder
+        self.run.collect(encoder.measure.now(intake.n_events))
+        self._forget_keys()
+        keys = encoder.keys
+        content: Content = {
+            **self.run.content(0 if keys is None else keys.n_keys),
+            "n_events": intake.n_events,
+            "n_dropped": encoder.n_dropped,
+            "first": encoder.measure.first,
+            "last": [None if clock.last is None else clock.last.item() for clock in encoder.clocks],
+            "ordinals": [self.builder.ordinals.moment, list(self.builder.ordinals.counts.items())],
+            "events": intake.schema.empty_table(),
+        }
+        if keys is not None:
+            content["key_codes"] = keys.codes[: keys.n_keys]
+            for index, (dictionary, data_type) in enumerate(zip(keys.dictionaries, encoder.key_types, strict=True)):
+                content[f"key_values_{index}"] = pa.table({"value": pa.array(list(dictionary), data_type)})
+        if intake.history is not None:
+            intake.keep_rows(self.run.rows_needed())
+            content["row_ids"], content["rows"] = intake.history.snapshot()
+        return content
+
+    def take(self, content: Content) -> None:
+        """Put content back in place, or raise an error if no pipeline can have written it."""
+        intake, encoder = self.intake, self.encoder
+        self.run.take(content, encoder.clocks, encoder.key_types, None if intake.history is None else intake.stored)
+        intake.n_events, encoder.n_dropped = content["n_events"], content["n_dropped"]
+        encoder.measure.first = content["first"]
+        for clock, last in zip(encoder.clocks, content["last"], strict=True):
+            clock.last = None if last is None else (np.float64 if clock.is_float else np.int64)(last)
+        self.builder.ordinals = Ordinals(*content["ordinals"])
+        if encoder.keys is not None:
+            values = [content[f"key_values_{index}"]["value"].to_pylist() for index in range(len(encoder.key_types))]
+            encoder.keys = KeyEncoder.of(content["key_codes"], values)
+        if intake.history is not None:
+            done = 0
+            for part in content["rows"].combine_chunks().to_batches():
+                intake.history.append_rows(content["row_ids"][done : done + len(part)], part)
+                done += len(part)
+
+    def note_ties(self) -> str | None:
+        """Return how many events tie, where the matches depend on their order; None if none do."""
+        ties = self.encoder.ties
+        return notes.tied_events(ties.n_events, ties.order) if ties.n_events else None
+
+    def note_unseen_types(self) -> str | None:
+        """Return which event types in the query never came; None if all did, matches were found, or nothing came."""
+        if not self.intake.n_events or self.run.n_matches:
+            return None
+        return notes.unseen_types(self.intake.types_named, self.intake.types_seen)
+
+
+@dataclass(frozen=True)
+class Before:
+    """What a pipeline was at the beginning of a batch."""
+
+    run: RunBefore
+    n_events: int
+    n_dropped: int
+    n_tied: int
+    history: History | None
+    first: int | None
+    last: list[Any]
+    ordinals: Ordinals
+    keys: KeyEncoder | None
+    n_keys: tuple[int, ...]
+    """The encoder's size: keys are only added to it, unless some are forgotten and it is replaced."""

@@ -1,0 +1,210 @@
+"""One query at work: its automaton, and the run state that the events of a stream change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ceql.automaton.cea import CEA
+from ceql.automaton.lazy import DetState
+from ceql.automaton.properties import compared_by
+from ceql.engine.intake.events import Block
+from ceql.engine.intake.keys import NO_KEY, count_events, positions_by_key
+from ceql.engine.intake.measure import Measure
+from ceql.engine.options import Limits
+from ceql.engine.run import check_content
+from ceql.engine.run.arena import UNION
+from ceql.engine.run.chunk import Chunk
+from ceql.engine.run.kernel import KEY
+from ceql.engine.run.memo import START
+from ceql.engine.run.recognizer import Events, Recognizer
+from ceql.engine.run.snapshot import Content
+from ceql.engine.run.state import KEY_ARRAYS
+from ceql.engine.run.undo import Undo
+from ceql.syntax import plan
+
+IntArray = np.ndarray[Any, np.dtype[Any]]
+
+
+class Run:
+    """Finds the matches of one query among the events that it is given, block by block."""
+
+    def __init__(self, query: plan.Plan, automaton: CEA, measure: Measure, limits: Limits, *, has_labels: bool) -> None:
+        self._automaton = automaton
+        self._is_partitioned = bool(query.partition_by)
+        self._counts_events_by_key = isinstance(query.window, plan.EventsWindow) and self._is_partitioned
+        self._masks: list[int] | None = None
+        self.recognizer = Recognizer(
+            automaton,
+            compared_by(query, automaton),
+            query.consumption,
+            size=measure.size,
+            limit=query.limit,
+            counts_events_by_key=self._counts_events_by_key,
+            is_partitioned=self._is_partitioned,
+            has_labels=has_labels,
+            is_float=measure.is_float,
+            chunk=limits.chunk_size,
+            capacity=limits.memo_capacity,
+            max_state_bytes=limits.max_state_bytes,
+            collects_always=limits.collects_always,
+        )
+
+    @property
+    def n_matches(self) -> int:
+        """Matches found so far."""
+        return self.recognizer.state.n_matches
+
+    @property
+    def n_nodes(self) -> int:
+        """Nodes that are held for open matches."""
+        return self.recognizer.state.n_nodes
+
+    @property
+    def n_states(self) -> int:
+        """Determinized states that are known."""
+        return self.recognizer.memo.size
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the run state."""
+        return self.recognizer.state.n_bytes
+
+    @property
+    def labels(self) -> list[frozenset[str]]:
+        """What the labels in chunks mean: the variables that hold an event."""
+        return self.recognizer.memo.labels
+
+    def advance(self, block: Block, *, is_read: bool) -> Iterator[Chunk]:
+        """Yield the matches that some events complete; with `is_read=False` they are found, but not all yielded."""
+        recognizer = self.recognizer
+        if block.masks is not self._masks:
+            if self._masks is not None:
+                # Symbols were numbered anew, and transitions are known by them.
+                recognizer.forget_states()
+            self._masks = block.masks
+        times = block.times
+        if self._is_partitioned:
+            self._make_room_for_keys(block)
+        if self._counts_events_by_key:
+            times = positions_by_key(block.slots_of_all, recognizer.state.key_events)
+        if len(block.symbols):
+            events = Events(block.symbols, block.rows, block.first_row, times, block.slots)
+            for chunk in recognizer.run(events, block.masks, is_read=is_read):
+                recognizer.state.n_matches += len(chunk)
+                yield chunk
+        if self._counts_events_by_key:
+            # Not before: a collection in between may take a key for younger than it is, never for older.
+            count_events(block.slots_of_all, recognizer.state.key_events)
+
+    def _make_room_for_keys(self, block: Block) -> None:
+        state, undo = self.recognizer.state, self.recognizer.undo
+        state.make_room_for_keys(block.n_keys)
+        if undo is not None:
+            undo.save_keys(state, block.slots_of_all if self._counts_events_by_key else block.slots)
+
+    def begin_batch(self) -> RunBefore:
+        """Return what `go_back` needs to undo all that is done until `end_batch`."""
+        undo = self.recognizer.undo = Undo(self.recognizer.state)
+        return RunBefore(undo, self.recognizer.memo.states)
+
+    def go_back(self, before: RunBefore) -> None:
+        """Make the run what it was at the beginning of the batch."""
+        recognizer, memo = self.recognizer, self.recognizer.memo
+        recognizer.state = before.undo.undone(recognizer.state)
+        recognizer.undo = None
+        if memo.states is not before.states:
+            memo.restart(before.states, memo.n_symbols)
+
+    def end_batch(self) -> None:
+        """Make a batch final."""
+        self.recognizer.undo = None
+
+    def collect(self, now: Any) -> None:
+        """Let go of all that cannot match an event at `now` or later."""
+        self.recognizer.collect(now)
+
+    def give_back_room(self) -> None:
+        """Shorten what has far more room than it needs."""
+        self.recognizer.state.give_back_room()
+
+    def rows_needed(self) -> IntArray:
+        """Return the numbers of the rows that open matches have."""
+        state = self.recognizer.state
+        rows: IntArray = state.data[: state.n_nodes][state.kind[: state.n_nodes] != UNION]
+        return rows
+
+    def keys_needed(self, n_keys: int) -> IntArray:
+        """Return whether each partition key has open matches; a collection must have come just before."""
+        state = self.recognizer.state
+        is_needed: IntArray = state.key_length[:n_keys] > 0
+        current = int(state.control[KEY])
+        if current >= 0:
+            is_needed[current] = state.active.any()
+        return is_needed
+
+    def drop_keys(self, is_dropped: IntArray) -> None:
+        """Let go of the open matches of some partition keys; their slots stay."""
+        state = self.recognizer.state
+        state.key_length[: len(is_dropped)][is_dropped] = 0
+        current = int(state.control[KEY])
+        if current >= 0 and is_dropped[current]:
+            state.active[:] = 0
+
+    def renumber_keys(self, is_kept: IntArray) -> None:
+        """Give the slots of all keys but some, which have no open matches, to those that are kept, in their order."""
+        state = self.recognizer.state
+        slots = np.cumsum(is_kept) - 1
+        current = int(state.control[KEY])
+        state.control[KEY] = slots[current] if current >= 0 and is_kept[current] else NO_KEY
+        for name in KEY_ARRAYS:
+            kept = getattr(state, name)[: len(is_kept)][is_kept]
+            room = np.zeros((max(64, 2 * len(kept)), *kept.shape[1:]), kept.dtype)
+            room[: len(kept)] = kept
+            setattr(state, name, room)
+
+    def content(self, n_keys: int) -> Content:
+        """Return what must outlive the process; `n_keys` partition keys have slots."""
+        memo = self.recognizer.memo
+        return {
+            "states": [[sorted(part) for part in state] for state in memo.states],
+            "labels": [sorted(label) for label in memo.labels],
+            **self.recognizer.state.content(n_keys),
+        }
+
+    def take(
+        self, content: Content, measures: list[Measure], key_types: list[pa.DataType], rows: pa.Schema | None
+    ) -> None:
+        """Put content back in place, or raise an error if no session can have written it.
+
+        The rest of the content is checked too, because compiled code follows the numbers from one part to the other:
+        there is a clock for each of `measures`, the first one the window's; `rows` is None if no rows are kept.
+        """
+        memo = self.recognizer.memo
+        check_content.check_names(content, memo.states[START], self._automaton)
+        for parts in content["states"]:
+            memo.number(DetState(*(frozenset(part) for part in parts)))
+        for label in content["labels"]:
+            memo.label_id(frozenset(label))
+        check_content.check_state(
+            content,
+            memo,
+            number=self.recognizer.number,
+            are_floats=[measure.is_float for measure in measures],
+            counts_rows=measures[0].counts_rows,
+            key_types=key_types,
+            rows=rows,
+        )
+        self.recognizer.state.take(content)
+
+
+class RunBefore:
+    """What a run was at the beginning of a batch."""
+
+    def __init__(self, undo: Undo, states: list[DetState]) -> None:
+        self.undo = undo
+        self.states = states
+        """The memo's list. States are only added to it, unless the memo restarts with another one."""
