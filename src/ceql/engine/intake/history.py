@@ -146,15 +146,21 @@ class Stretch:
 
     def row_bytes(self, indices: IntArray) -> IntArray:
         """Return how many bytes the values of the rows at some indices take, roughly."""
-        sizes = _row_bytes(self._array(name) for name in self._table.column_names)
+        sizes = _row_bytes(self.array(name) for name in self._table.column_names)
         found: IntArray = np.broadcast_to(sizes, len(self))[indices]
         return found
 
     def columns(self, names: Iterable[str], indices: pa.Array) -> list[pa.Array]:
         """Return the values of some columns at some indices; NULL gives NULL."""
-        return [self._array(name).take(indices) for name in names]
+        return [self.array(name).take(indices) for name in names]
 
-    def _array(self, name: str) -> pa.Array:
+    @property
+    def first_row(self) -> int | None:
+        """The number of the first row if no row is missing after it, so that others can be counted from it."""
+        span = int(self._ids[-1] - self._ids[0]) + 1
+        return int(self._ids[0]) if span == len(self._ids) else None
+
+    def array(self, name: str) -> pa.Array:
         """Return a column as one array, which is kept because variables ask for the same ones."""
         if name not in self._arrays:
             column = self._table[name] if self._kept is None else self._table[name].take(self._kept)
