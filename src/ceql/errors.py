@@ -6,7 +6,7 @@
     ├── SnapshotError   a snapshot is damaged, or belongs to another query
     └── JobError        Spark could not finish a job
 
-Beside them `CeqlWarning`: nothing is wrong, but the answer may not be what was meant.
+Beside them `CeqlWarning`, which `warn` gives: nothing is wrong, but the answer may not be what was meant.
 
 Every error keeps its fields as data and survives pickling, because errors travel
 from worker processes to the driver.
@@ -15,7 +15,9 @@ from worker processes to the driver.
 from __future__ import annotations
 
 import difflib
+import sys
 import unicodedata
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -113,7 +115,15 @@ class JobError(CeqlError):
 
 
 class CeqlWarning(UserWarning):
-    """A query ran, but what it found may not be what was meant: its message says why."""
+    """Nothing went wrong, but something may not be as it was meant: the message says what and why."""
+
+
+def warn(note: str) -> None:
+    """Give a `CeqlWarning` at the line outside of ceql that led to it."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "ceql":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(note, CeqlWarning, stacklevel=level)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -11,7 +12,9 @@ from ceql.automaton.build import build
 from ceql.automaton.cea import CEA
 from ceql.automaton.passes import keep_gap_free, select, simplify
 from ceql.errors import CeqlError
-from ceql.explain import explain_plan, render_automaton, render_tree
+from ceql.explain.automata import render_automaton
+from ceql.explain.plans import explain_plan
+from ceql.explain.trees import render_tree
 from ceql.schema import Schema, column_names
 from ceql.syntax import ast
 from ceql.syntax.bind import bind
@@ -163,6 +166,31 @@ def query_text(given: str | PathLike[str]) -> str:
         raise CeqlError(f"cannot read the query {given}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise CeqlError(f"the query {given} is not UTF-8 at byte {error.start}") from None
+
+
+def streams_in(text: str) -> tuple[str, ...]:
+    """Return the streams in a query's FROM, which must be known before it can be bound to their columns."""
+    return tuple(name.text for name in parse(text).sources)
+
+
+@lru_cache(maxsize=32)
+def normal_text(text: str) -> str:
+    """Return a query in one fixed layout, so that what differs only in blanks, comments or capitals is equal.
+
+    >>> normal_text("select *  from S where A") == normal_text("SELECT * FROM S WHERE A -- any")
+    True
+    """
+    return str(parse(text))
+
+
+def order_options(
+    query: Query | str | PathLike[str], time_column: str | None, order_by: str | Sequence[str]
+) -> tuple[str | None, tuple[str, ...]]:
+    """Return the time column and `order_by` of a run: those that a compiled query has where none are given."""
+    columns = column_names(order_by)
+    if not isinstance(query, Query):
+        return time_column, columns
+    return time_column or query.time_column, columns or query.order_by
 
 
 def _named(given: object) -> str:

@@ -113,7 +113,7 @@ class Schema:
 
         Accepts a `Schema`, an Arrow schema, anything with an Arrow `schema` attribute (a table,
         a reader, a data set), whatever else `ceql.match` takes (pandas, DuckDB, a list of dicts), a Spark
-        schema or DataFrame, or a dict from stream names to these. Nothing is read that could not be read again.
+        schema or DataFrame, or a dict from stream names to these. Events that can be read only once are not read.
         """
         if isinstance(source, Schema):
             return source
@@ -131,22 +131,17 @@ class Schema:
         """Whether nothing is known, so that names and types cannot be checked."""
         return not self.streams
 
-    @property
-    def is_declared(self) -> bool:
-        """Whether event types are listed, so that a misspelt type can be told from a rare one."""
-        return any(stream.event_types is not None for stream in self.streams)
-
 
 def table_of_dicts(events: Sequence[Any], like: pa.Schema | None = None) -> pa.Table:
     """Return events that are dicts as a table, their types taken from the values, or from `like` where it has them."""
-    if not all(isinstance(one, Mapping) for one in events):
+    if not all(isinstance(event, Mapping) for event in events):
         raise DataError("events given as a list must all be dicts")
-    names = dict.fromkeys(name for one in events for name in one)
+    names = dict.fromkeys(name for event in events for name in event)
     types = {} if like is None else dict(zip(like.names, like.types, strict=True))
     columns = {}
     for name in dict.fromkeys([*types, *names]):
         try:
-            columns[str(name)] = pa.array([one.get(name) for one in events], types.get(name))
+            columns[str(name)] = pa.array([event.get(name) for event in events], types.get(name))
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
             expected = f"are not all of type {types[name]}" if name in types else "have no common type"
             raise DataError(f"the values of '{name}' {expected}: {error}") from None
@@ -156,7 +151,7 @@ def table_of_dicts(events: Sequence[Any], like: pa.Schema | None = None) -> pa.T
 
 
 def half_told(error: UnicodeEncodeError) -> str:
-    """Return in words that text has a surrogate without its other half."""
+    """Return in words that text has one half of a surrogate pair without the other."""
     return f"{error.object[error.start : error.end]!a} is half of a character"
 
 
@@ -170,9 +165,9 @@ def column_names(given: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _columns(source: object) -> dict[str, pa.DataType]:
-    if isinstance(source, Sequence) and source and all(isinstance(one, pa.RecordBatch) for one in source):
+    if isinstance(source, Sequence) and source and all(isinstance(part, pa.RecordBatch) for part in source):
         source = source[0]
-    elif isinstance(source, list | tuple) and all(isinstance(one, Mapping) for one in source):
+    elif isinstance(source, list | tuple) and all(isinstance(event, Mapping) for event in source):
         source = table_of_dicts(source)
     schema = source if isinstance(source, pa.Schema) else getattr(source, "schema", source)
     if isinstance(schema, pa.Schema):

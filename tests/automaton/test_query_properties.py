@@ -6,7 +6,14 @@ import pyarrow as pa
 import pytest
 
 import ceql
-from ceql.automaton.properties import compared_by, event_types, sees_every_event
+from ceql.automaton.properties import (
+    compared_by,
+    event_types,
+    has_exponential_output,
+    sees_every_event,
+    why_not_by_key,
+    why_not_by_time,
+)
 from ceql.engine.session import Session
 from ceql.syntax.ast import Strategy
 
@@ -57,3 +64,41 @@ def test_matches_are_compared_where_one_may_beat_another(text: str, is_compared:
     query = ceql.compile(text)
     assert (compared_by(query.plan, query.automaton) is not Strategy.ALL) == is_compared
     assert ("compares the best match" in query.explain()) == is_compared
+
+
+@pytest.mark.parametrize(
+    ("text", "is_exponential"),
+    [
+        ("SELECT * FROM S WHERE A ; B", False),
+        ("SELECT * FROM S WHERE A+", True),
+        ("SELECT * FROM S WHERE A :+", False),
+        ("SELECT * FROM S WHERE (A ; B) :+", True),
+        ("SELECT * FROM S WHERE (A : B) :+", False),
+        ("SELECT * FROM S WHERE (A OR B) :+", True),
+        ("SELECT MAX * FROM S WHERE A+", False),
+        ("SELECT * FROM S WHERE A+ LIMIT 1", True),
+    ],
+)
+def test_matches_are_many_where_something_is_repeated_in_several_ways(text: str, is_exponential: bool) -> None:
+    query = ceql.compile(text)
+    assert has_exponential_output(query.plan) == is_exponential
+    assert ("exponentially many" in query.explain()) == is_exponential
+
+
+@pytest.mark.parametrize(
+    ("clauses", "by_key", "by_time", "told"),
+    [
+        ("PARTITION BY [k] WITHIN 9 [t]", True, False, "parallel: partitions are independent"),
+        ("PARTITION BY [k] CONSUME BY PARTITION", True, False, "parallel: partitions are independent"),
+        ("WITHIN 9 [t]", False, True, "parallel: the stream can be cut in time"),
+        ("PARTITION BY [k] CONSUME BY ANY", False, False, "one task only: CONSUME BY ANY makes partitions depend"),
+        ("WITHIN 9 [t] CONSUME BY ANY", False, False, "one task only: CONSUME BY ANY makes partitions depend"),
+        ("WITHIN 9 [t] CONSUME BY PARTITION", False, False, "no PARTITION BY, and CONSUME BY makes matches depend"),
+        ("WITHIN 9 EVENTS", False, False, "one task only: the query has no PARTITION BY, and shards need WITHIN"),
+        ("", False, False, "one task only: the query has no PARTITION BY, and shards need WITHIN"),
+    ],
+)
+def test_work_can_be_divided_by_key_or_by_time(clauses: str, by_key: bool, by_time: bool, told: str) -> None:
+    query = ceql.compile(f"SELECT * FROM S WHERE A ; B {clauses}")
+    assert (why_not_by_key(query.plan) is None, why_not_by_time(query.plan) is None) == (by_key, by_time)
+    assert told in query.explain()

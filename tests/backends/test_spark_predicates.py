@@ -28,7 +28,7 @@ from ceql.syntax import plan
 pytest.importorskip("pyspark.sql")
 from pyspark.sql import DataFrame
 
-from ceql.backends.spark.predicates import predicate_column, row_conditions
+from ceql.backends.spark.predicates import Translation, row_conditions
 
 pytestmark = [
     pytest.mark.spark,
@@ -263,7 +263,7 @@ def by_columns(predicates: Sequence[plan.Expression]) -> list[list[bool]]:
 
 
 def by_spark(frame: Any, predicates: Sequence[plan.Expression]) -> list[list[bool | None]]:
-    columns = [predicate_column(one, "type", TYPES).alias(f"p{at}") for at, one in enumerate(predicates)]
+    columns = [Translation("type", TYPES, None).condition(one).alias(f"p{at}") for at, one in enumerate(predicates)]
     table = frame.select("row", *columns).toArrow().sort_by("row")
     return [table[f"p{at}"].to_pylist() for at in range(len(predicates))]
 
@@ -441,6 +441,6 @@ def test_collations_do_not_count(spark: Any) -> None:
         ("s = r", [False, True]),
     ):
         (predicate,) = bound([text], frame)
-        column = predicate_column(predicate, "type", types)
+        column = Translation("type", types, None).condition(predicate)
         assert [row[0] for row in frame.select(column).collect()] == expected, text
-    assert frame.where(predicate_column(plan.HasType("A"), "type", types)).count() == 1
+    assert frame.where(Translation("type", types, None).condition(plan.HasType("A"))).count() == 1

@@ -31,8 +31,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
 import ceql.spark
+from ceql.automaton.properties import why_not_by_key, why_not_by_time
 from ceql.backends.spark import pruning as spark_pruning
-from ceql.backends.spark.batch import _why_not_keys, _why_not_shards
 from ceql.backends.spark.predicates import row_conditions
 from ceql.backends.spark.query import prepare
 from ceql.backends.spark.shards import MEASURE, _measured
@@ -97,7 +97,7 @@ def _spark_schema(schema: pa.Schema) -> Any:
 
 
 def plans(query: ceql.Query) -> list[str]:
-    why_not = {"keys": _why_not_keys(query.plan), "shards": _why_not_shards(query.plan)}
+    why_not = {"keys": why_not_by_key(query.plan), "shards": why_not_by_time(query.plan)}
     return ["single", *(name for name, reason in why_not.items() if reason is None)]
 
 

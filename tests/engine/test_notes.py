@@ -64,6 +64,14 @@ def test_a_session_tells_of_ties_once_also_between_batches(query: str) -> None:
     assert found[first][0].startswith("1 event ties with one before it in 't', ")
 
 
+def test_whatever_compiles_a_query_is_told_of_it() -> None:
+    table = pa.table({"type": ["A"], "s": ["a"]})
+    text = "SELECT * FROM S WHERE A AS x FILTER x[s = NULL]"
+    note = "s = NULL holds for no event: write s IS NULL"
+    assert told(lambda: ceql.compile(text, table)) == [note]
+    assert note in told(lambda: ceql.match(text, table).count())
+
+
 def test_a_batch_that_was_undone_ties_with_nothing() -> None:
     session = Session(NEIGHBOURS)
     session.feed(TABLE.slice(3, 1)).count()

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import ceql
 from ceql.automaton.cea import CEA
 from ceql.cli import app
-from ceql.explain import guard_text, label_text
+from ceql.explain.predicates import guard_text, label_text
 from ceql.pictures.automaton_svg import MAX_STATES, automaton_svg
 from ceql.pictures.layers import GAP, Box, Edge, lay_out, spread
 from ceql.pictures.routes import routes

@@ -209,7 +209,6 @@ def test_schema_of_one_table(source: object, columns: dict[str, pa.DataType]) ->
     (stream,) = schema.streams
     assert (stream.name, dict(stream.columns), stream.event_types) == (ANY_STREAM, columns, None)
     assert Schema.of(schema) is schema
-    assert not schema.is_declared
     assert not schema.is_unknown
 
 

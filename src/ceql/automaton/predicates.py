@@ -2,8 +2,8 @@
 
 This is the meaning of every predicate, value by value; whatever evaluates whole columns
 must agree with it. Values are Python's: None is NULL, and floats compare as in Spark,
-where NaN equals itself and is greater than all other numbers. Times may come as such or
-as nanoseconds since 1970.
+where NaN equals itself and is greater than all other numbers. Times may be Python's own or
+nanoseconds since 1970.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from ceql.schema import Kind
 from ceql.syntax import plan
+from ceql.syntax.cuts import order
 from ceql.syntax.patterns import search
 from ceql.syntax.times import nanoseconds
 from ceql.syntax.typecheck import INT64_MAX, INT64_MIN
@@ -80,7 +81,7 @@ def evaluate(predicate: plan.Expression, event: Event) -> Any:
 
 
 def truth(predicate: plan.Expression, truths: Mapping[plan.Expression, bool | None]) -> bool | None:
-    """Return what a predicate gives if the truth of its parts is known, down to those that are not divided."""
+    """Return what a predicate gives, from the known truth of its parts."""
     if predicate in truths:
         return truths[predicate]
     match predicate:
@@ -93,18 +94,6 @@ def truth(predicate: plan.Expression, truths: Mapping[plan.Expression, bool | No
     raise AssertionError(f"no rule for {type(predicate).__name__}")
 
 
-def order(left: Any, right: Any) -> int:
-    """Return -1, 0 or 1 as left is less than, equal to or greater than right.
-
-    >>> order(float("nan"), float("inf")), order(float("nan"), float("nan")), order(-0.0, 0.0)
-    (1, 0, 0)
-    """
-    left_is_nan, right_is_nan = _is_nan(left), _is_nan(right)
-    if left_is_nan or right_is_nan:
-        return int(left_is_nan) - int(right_is_nan)
-    return int(left > right) - int(left < right)
-
-
 _COMPARISONS: dict[str, Callable[[int], bool]] = {
     "=": lambda sign: sign == 0,
     "!=": lambda sign: sign != 0,
@@ -113,10 +102,6 @@ _COMPARISONS: dict[str, Callable[[int], bool]] = {
     ">": lambda sign: sign > 0,
     ">=": lambda sign: sign >= 0,
 }
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and math.isnan(value)
 
 
 def _not(value: bool | None) -> bool | None:  # noqa: FBT001

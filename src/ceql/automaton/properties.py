@@ -1,44 +1,82 @@
-"""What follows from a query, asked of its plan and automaton: `explain`, engine and backends read it here."""
+"""What follows from a query's plan and automaton. `explain`, the engine and the backends read it here."""
 
 from __future__ import annotations
 
 from ceql.automaton.cea import CEA, TRUE
 from ceql.syntax import plan
-from ceql.syntax.ast import Strategy
+from ceql.syntax.ast import Consumption, Strategy
 
 
 def sees_every_event(query: plan.Plan, cea: CEA) -> bool:
     """Whether events that satisfy no guard can change the matches, so that none may be left out.
 
-    They can where `:`, `:+` or STRICT forbid events in between, and where WITHIN counts events. Then the matches depend
-    on the order of all events, also of those that tie.
+    They can where `:`, `:+` or STRICT forbid events in between, and where WITHIN counts events. The matches then depend
+    on the order of all events, including those that tie.
     """
     return isinstance(query.window, plan.EventsWindow) or not _skips_everywhere(cea)
 
 
 def compared_by(query: plan.Plan, cea: CEA) -> Strategy:
-    """Return the strategy by which matches have to be compared: ALL where none has to be.
+    """Return the strategy by which matches must be compared; ALL if they need not be.
 
-    MAX keeps all matches where none can contain another. What STRICT keeps is a matter of the automaton alone.
+    Where no match can contain another, MAX keeps all. What STRICT keeps is decided by the automaton alone.
     """
     if query.strategy is Strategy.STRICT or (query.strategy is Strategy.MAX and _have_equal_size(cea)):
         return Strategy.ALL
     return query.strategy
 
 
+def has_exponential_output(query: plan.Plan) -> bool:
+    """Whether one event can complete a number of matches that is exponential in the events before it, LIMIT aside.
+
+    It can under ALL, where something is repeated in more ways than one between the same two events. Events that `:+`
+    repeats are neighbours, so there is one way only, unless what is repeated skips events or has alternatives.
+    """
+    repeated = (node for node in query.formula.walk() if isinstance(node, plan.Iteration))
+    return query.strategy is Strategy.ALL and any(_has_ways(part) for node in repeated for part in node.walk())
+
+
+def why_not_by_key(query: plan.Plan) -> str | None:
+    """Return why partitions cannot be matched apart from one another; None if they can."""
+    if query.consumption is Consumption.ANY:
+        return "CONSUME BY ANY makes partitions depend on one another"
+    return None if query.partition_by else "the query has no PARTITION BY"
+
+
+def why_not_by_time(query: plan.Plan) -> str | None:
+    """Return why the timeline cannot be cut into pieces that are matched each with one window before it."""
+    if query.partition_by:
+        return "the query has PARTITION BY"
+    if query.consumption is not Consumption.NONE:
+        return "CONSUME BY makes matches depend on all earlier ones"
+    if not isinstance(query.window, plan.AttributeWindow):
+        return "shards need WITHIN a time or the values of an attribute"
+    return None
+
+
 def event_types(cea: CEA) -> frozenset[str]:
     """Return the event types of which an event can be part of a match."""
-    return frozenset(part.event_type for one in cea.transitions for part in one.guard if isinstance(part, plan.HasType))
+    return frozenset(
+        part.event_type for transition in cea.transitions for part in transition.guard if isinstance(part, plan.HasType)
+    )
+
+
+def _has_ways(node: plan.Formula) -> bool:
+    """Whether a formula that is repeated can go on in more ways than one."""
+    return (
+        isinstance(node, plan.Or)
+        or (isinstance(node, plan.Iteration) and node.may_skip)
+        or (isinstance(node, plan.Sequence) and any(node.may_skip))
+    )
 
 
 def _skips_everywhere(cea: CEA) -> bool:
-    """Whether every state in between just skips an event that satisfies no guard."""
-    skipping = {
-        one.source for one in cea.transitions if one.guard == TRUE and not one.label and one.source == one.target
-    }
-    others = {one.source for one in cea.transitions if one.source != cea.initial}
-    has_other_true = any(one.guard == TRUE and (one.label or one.source != one.target) for one in cea.transitions)
-    return others <= skipping and not has_other_true
+    """Whether an event that satisfies no guard changes nothing, whatever states are active."""
+    free = [transition for transition in cea.transitions if transition.guard == TRUE]
+    skipping = {loop.source for loop in free if not loop.label and loop.source == loop.target}
+    others = {transition.source for transition in cea.transitions if transition.source != cea.initial}
+    does_more = any(transition.label or transition.source != transition.target for transition in free)
+    return others <= skipping and not does_more
 
 
 def _have_equal_size(cea: CEA) -> bool:
@@ -47,8 +85,8 @@ def _have_equal_size(cea: CEA) -> bool:
     The automaton must be simplified: every state lies on a way to the final one.
     """
     outgoing: dict[int, list[tuple[int, bool]]] = {}
-    for one in cea.transitions:
-        outgoing.setdefault(one.source, []).append((one.target, bool(one.label)))
+    for transition in cea.transitions:
+        outgoing.setdefault(transition.source, []).append((transition.target, bool(transition.label)))
     n_marked = {cea.initial: 0}
     pending = [cea.initial]
     for state in pending:

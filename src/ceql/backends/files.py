@@ -1,11 +1,10 @@
-"""Events from files and rows to files: Parquet, Arrow, CSV and JSON lines, told by the suffix."""
+"""Reads events from files and writes rows to them: Parquet, Arrow, CSV and JSON lines, by the suffix of the name."""
 
 from __future__ import annotations
 
 import glob
 import os
 import secrets
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import pyarrow.parquet
 
 from ceql.backends.json_lines import json_rows, json_values
 from ceql.backends.text_files import open_csv, open_json
-from ceql.errors import CeqlWarning, DataError
+from ceql.errors import DataError, warn
 
 PARQUET = (".parquet", ".pq")
 ARROW = (".arrow", ".feather", ".ipc")
@@ -26,9 +25,9 @@ CSV = (".csv", ".csv.gz")
 JSON_LINES = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz")
 
 TABLES = (".txt", ".tsv", ".tab", ".dat", ".psv")
-"""Suffixes of what is probably CSV, but not with commas."""
+"""Suffixes of files that are probably CSV, but not with commas."""
 MAX_NAME = 50
-"""Characters of a name that another begins with: file systems allow 255 bytes."""
+"""How many characters of a name an unfinished file's name repeats: file systems allow 255 bytes."""
 
 SUFFIXES = (*PARQUET, *ARROW, *CSV, *JSON_LINES)
 _ENCODING_HINT = "write it anew in UTF-8: iconv -f ISO-8859-1 -t UTF-8"
@@ -46,7 +45,7 @@ class FileError(DataError):
 
 @dataclass
 class EventFile:
-    """A file of events, read batch by batch; `n_rows` is known where the format tells it."""
+    """A file of events, read batch by batch; `n_rows` is None where the format does not store it."""
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
@@ -54,7 +53,7 @@ class EventFile:
     n_read: int = 0
 
     def reader(self, on_read: Callable[[int], None]) -> pa.RecordBatchReader:
-        """Return the events as Arrow hands them on; `on_read` hears how many rows each batch has."""
+        """Return the events as a reader of Arrow; `on_read` is called with the number of rows of each batch."""
 
         def counted() -> Iterator[pa.RecordBatch]:
             for batch in self.batches:
@@ -74,7 +73,7 @@ def read_events(
 ) -> EventFile:
     """Open a file of events, or raise `FileError` saying why it cannot be read.
 
-    CSV does not say what its columns hold: `column_types` does, for those that it names.
+    `column_types` has the types of columns where the file does not store them, as in CSV.
     """
     kind = format or format_of(path.name)
     if kind is None and not os.path.lexists(path):
@@ -113,7 +112,7 @@ def read_all_events(
     """
     files = [file for path in paths for file in _files_of(path, format)]
     first, *others = [read_events(file, column_types, format=format, options=options) for file in files]
-    n_rows = [one.n_rows for one in (first, *others)]
+    n_rows = [file.n_rows for file in (first, *others)]
 
     def batches() -> Iterator[pa.RecordBatch]:
         yield from first.batches
@@ -126,13 +125,13 @@ def read_all_events(
 
 def _files_of(path: str, format: str | None) -> list[Path]:
     if os.path.isdir(path):
-        inside = [one for one in sorted(Path(path).iterdir()) if one.is_file() and one.name[0] not in "._"]
-        files = [one for one in inside if format or format_of(one.name)]
+        inside = [file for file in sorted(Path(path).iterdir()) if file.is_file() and file.name[0] not in "._"]
+        files = [file for file in inside if format or format_of(file.name)]
         if not files:
             raise FileError(f"cannot read {path}: the folder has no files of a known format", "give --format")
         return files
     if not os.path.exists(path) and glob.has_magic(path):
-        files = [Path(one) for one in sorted(glob.glob(path))]
+        files = [Path(found) for found in sorted(glob.glob(path))]
         if not files:
             raise FileError(f"cannot read {path}: no file has such a name")
         return files
@@ -148,7 +147,7 @@ def _like(batch: pa.RecordBatch, schema: pa.Schema, file: Path, first: Path) -> 
 
 
 def _check_zones(schema: pa.Schema) -> None:
-    """Refuse times of a zone that nobody knows, which could not be shown."""
+    """Refuse times of an unknown zone, which could not be shown."""
     for field in schema:
         if pa.types.is_timestamp(field.type) and field.type.tz is not None:
             try:
@@ -165,7 +164,7 @@ def _check_is_text(schema: pa.Schema) -> None:
 
 
 def _checked_batches(opened: Any) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of an Arrow file. Its bytes are not copied but followed, so they are looked through first."""
+    """Yield the batches of an Arrow file, checked first, because its bytes are used in place."""
     for index in range(opened.num_record_batches):
         batch = opened.get_batch(index)
         batch.validate(full=True)
@@ -173,7 +172,7 @@ def _checked_batches(opened: Any) -> Iterator[pa.RecordBatch]:
 
 
 def _explained(batches: Iterator[pa.RecordBatch], path: Path) -> Iterator[pa.RecordBatch]:
-    """Yield batches; what is wrong further down in a file is told like what is wrong at its start."""
+    """Yield batches; errors further down in a file look like those at its start."""
     try:
         yield from batches
     except _UNREADABLE as error:
@@ -206,7 +205,7 @@ class Writer(Protocol):
 def write_rows(path: Path, schema: pa.Schema) -> Iterator[Writer]:
     """Open a file for rows of a schema; a file that is there is replaced only when all is written."""
     kind = check_suffix(path)
-    # Of a name that nobody can foresee, and only if nothing has it: what stands there may lead to another's file.
+    # The name cannot be guessed, and the file must be new: a link of that name could lead to a file of someone else.
     unfinished = path.with_name(f".{path.name[:MAX_NAME]}.{secrets.token_hex(8)}.unfinished")
     with _removed(unfinished), unfinished.open("xb") as file:
         if kind == "parquet":
@@ -223,7 +222,7 @@ def write_rows(path: Path, schema: pa.Schema) -> Iterator[Writer]:
 
 @contextmanager
 def _removed(path: Path) -> Iterator[None]:
-    """Remove a file at the end, however that comes, if it is still there."""
+    """Remove a file at the end, also after an error, if it is still there."""
     try:
         yield
     finally:
@@ -234,7 +233,7 @@ class _ParquetWriter:
     """Parquet with times in microseconds: Spark does not read finer ones."""
 
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
-        self._schema = pa.schema([one.with_type(_in_microseconds(one.type)) for one in schema], schema.metadata)
+        self._schema = pa.schema([field.with_type(_in_microseconds(field.type)) for field in schema], schema.metadata)
         self._has_cut = False
         self._writer = pa.parquet.ParquetWriter(file, self._schema)
 
@@ -250,8 +249,7 @@ class _ParquetWriter:
         except pa.ArrowInvalid:
             batch = batch.cast(self._schema, safe=False)
             if not self._has_cut:
-                note = "times finer than microseconds are cut off in Parquet; Arrow keeps them"
-                warnings.warn(note, CeqlWarning, stacklevel=2)
+                warn("times finer than microseconds are cut off in Parquet; Arrow keeps them")
             self._has_cut = True
         self._writer.write_batch(batch)
 
@@ -268,7 +266,7 @@ def _in_microseconds(data_type: pa.DataType) -> pa.DataType:
 
 
 class _TextWriter:
-    """CSV or JSON lines. CSV has no structs and lists: there they are JSON within a cell."""
+    """CSV or JSON lines. CSV has no structs and lists, so they are written as JSON within a cell."""
 
     def __init__(self, file: BinaryIO, schema: pa.Schema, *, is_csv: bool, is_compressed: bool) -> None:
         self._is_csv = is_csv
@@ -278,7 +276,9 @@ class _TextWriter:
 
     def __enter__(self) -> _TextWriter:
         if self._is_csv:
-            flat = [(one.name, pa.string() if pa.types.is_nested(one.type) else one.type) for one in self._schema]
+            flat = [
+                (field.name, pa.string() if pa.types.is_nested(field.type) else field.type) for field in self._schema
+            ]
             self._file = pa.csv.CSVWriter(self._stream, pa.schema(flat))
         return self
 
@@ -291,7 +291,7 @@ class _TextWriter:
         if not self._is_csv:
             self._stream.write("".join(f"{row}\n" for row in json_rows(batch)).encode())
             return
-        columns = [_json_text(one) if pa.types.is_nested(one.type) else one for one in batch.columns]
+        columns = [_json_text(column) if pa.types.is_nested(column.type) else column for column in batch.columns]
         self._file.write_batch(pa.record_batch(columns, names=batch.schema.names))
 
 
@@ -308,7 +308,7 @@ def check_suffix(path: Path) -> str:
 
 
 def format_hint(name: str) -> str:
-    """Return what to do about a name whose suffix tells no format.
+    """Return what to do about a name whose suffix stands for no format.
 
     >>> format_hint("trades.txt")
     "give --format csv --option delimiter=';', or whatever separates its cells"

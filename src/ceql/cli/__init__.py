@@ -132,7 +132,7 @@ def _check_as_json(file: Path, schema: Path | None, type_column: str, time_colum
 
 
 def _note_unknown_types(query: ceql.Query) -> None:
-    if query.schema.is_unknown and not query.tree.declarations:
+    if query.schema.is_unknown and not query.plan.declared:
         note = "names and types of attributes are not known: give --schema, or declare them with CREATE STREAM"
         tell(f"note: {note}")
 

@@ -22,7 +22,7 @@ from ceql.cli.run import on_spark
 from ceql.cli.terminal import say
 from ceql.datasets import stocks
 from ceql.errors import CeqlError
-from ceql.explain import cost_contract
+from ceql.explain.cost import cost_contract
 from ceql.pictures.shown_matches import read_matches
 from ceql.pictures.text_timeline import marks_since_start, text_timeline
 

@@ -16,8 +16,8 @@ from ceql.cli.terminal import tell
 from ceql.engine.notes import unseen_types
 from ceql.engine.options import Shape
 from ceql.errors import CeqlWarning
-from ceql.explain import FEWER_MATCHES, exponential_output
-from ceql.query import Query, compile
+from ceql.explain.cost import FEWER_MATCHES, exponential_output
+from ceql.query import Query, compile, streams_in
 from ceql.schema import Schema
 from ceql.syntax.declare import declared_schema
 from ceql.syntax.mistakes import Mistake
@@ -144,7 +144,7 @@ def paths_by_stream(text: str, inputs: Sequence[str]) -> dict[str, list[str]]:
     >>> paths_by_stream("SELECT * FROM S WHERE A", ["S=a.csv", "day=1/b.csv"])
     {'S': ['a.csv', 'day=1/b.csv']}
     """
-    streams: dict[str, list[str]] = {name.text: [] for name in parse(text).sources}
+    streams: dict[str, list[str]] = {name: [] for name in streams_in(text)}
     for one in inputs:
         name, is_named, path = one.partition("=")
         if is_named and name in streams:

@@ -1,16 +1,15 @@
-"""What a user should know of a run that went well: why it may not have found what was meant."""
+"""Notes on a run that went well, but may not have found what was meant."""
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Iterable, Sequence
 
-from ceql.errors import CeqlWarning, listing
+from ceql.errors import listing
+from ceql.errors import warn as warn
 
 
 def unseen_types(named: Iterable[str], seen: Iterable[str]) -> str | None:
-    """Return that events of some types in a query never came, None if all did.
+    """Return the note that events of some types in a query never came; None if all did.
 
     >>> unseen_types({"A", "fial"}, {"A", "fail"})
     'there is no event of type fial; there are: A, fail'
@@ -24,7 +23,7 @@ def unseen_types(named: Iterable[str], seen: Iterable[str]) -> str | None:
 
 
 def tied_events(n_events: int, order: Sequence[str]) -> str:
-    """Return that the matches depend on the order of events that tie.
+    """Return the note that the matches depend on the order of events that tie.
 
     >>> tied_events(1, ["at"])
     "1 event ties with one before it in 'at', and their order can change the matches; order_by names what orders them"
@@ -32,11 +31,3 @@ def tied_events(n_events: int, order: Sequence[str]) -> str:
     columns = ", ".join(f"'{name}'" for name in order)
     tie = f"{n_events:,} events tie with one before them" if n_events > 1 else "1 event ties with one before it"
     return f"{tie} in {columns}, and their order can change the matches; order_by names what orders them"
-
-
-def warn(note: str) -> None:
-    """Tell it to whoever runs the query, as a warning at the line that asked for the matches."""
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] == "ceql":
-        level, frame = level + 1, frame.f_back
-    warnings.warn(note, CeqlWarning, stacklevel=level)

@@ -17,7 +17,7 @@ from importlib import resources
 
 from ceql.automaton.cea import CEA, SKIP, Guard, Transition
 from ceql.errors import CeqlError
-from ceql.explain import guard_text, label_text, predicate_text
+from ceql.explain.predicates import guard_text, label_text, predicate_text
 from ceql.pictures.layers import Box, Edge, lay_out
 from ceql.pictures.routes import Curve, Point, routes
 from ceql.syntax import plan

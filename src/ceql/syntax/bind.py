@@ -8,21 +8,20 @@ variables a FILTER may name, the result's columns, and the types of attributes.
 from __future__ import annotations
 
 import re
-import warnings
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ceql.errors import CeqlWarning, Span, did_you_mean, listing
+from ceql.errors import Span, did_you_mean, listing, warn
 from ceql.schema import EventType, Kind, Schema, kind_of
 from ceql.syntax import ast, plan
-from ceql.syntax.clauses import bounds_of, check_partition, window_of
+from ceql.syntax.clauses import bounds_of, check_partition, order_of, window_of
 from ceql.syntax.declare import declared_schema
-from ceql.syntax.mistakes import Mistake
+from ceql.syntax.mistakes import Mistake, shortened
 from ceql.syntax.scope import Names, Owner, Scope, names_in, sources_of
-from ceql.syntax.typecheck import bind_condition, quoted_attribute, shortened
+from ceql.syntax.typecheck import bind_condition, quoted_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -31,7 +30,7 @@ MAX_ALTERNATIVES = 1000
 """Most alternatives that a FILTER's ORs may multiply to; each is a copy of the formula."""
 
 MAX_ATOMS = 10_000
-"""Most events that a pattern with copies made for ORs may name; each takes a fraction of a millisecond to compile."""
+"""Most atoms of a pattern, counting the copies made for ORs; each takes a fraction of a millisecond to compile."""
 
 _ALTERNATIVES_HINT = "write x[p OR q] instead of x[p] OR x[q] where each event may satisfy either"
 
@@ -84,6 +83,7 @@ def bind(
         attributes=tuple(attributes.items()),
         named=frozenset(scope.named),
         declared=scope.declared(),
+        order=order_of(window, time_column, order_by),
         bounds=bounds_of(window, time_column, order_by, attributes),
     )
 
@@ -231,7 +231,7 @@ class _FormulaBinder:
                 if self.scope.names.introduced(name) is None:
                     if not self.scope.is_unknown and name not in self.scope.attributes_of(self.scope.pattern_types):
                         raise _unknown_variable(attribute.variable, self.scope.names.known)
-                    message = f"'{attribute}' is a part of attribute '{name}', and only whole ones can be compared"
+                    message = f"'{attribute}' is part of attribute '{name}', and only whole attributes can be compared"
                     hint = "make a column of it first"
                 raise Mistake(message, attribute.span, hint)
             return kind_of(self.scope.type_of_attribute(attribute.name, holding.types, owner))
@@ -261,7 +261,7 @@ class _FormulaBinder:
 
 
 def _warn_of_zones(predicate: ast.Node, types: Mapping[str, pa.DataType]) -> None:
-    """Warn of times without a zone that are compared with times of another zone than UTC, which shows another hour."""
+    """Warn of constants without a zone, which mean UTC, that are compared with a column shown in another zone."""
     pending = [predicate]
     while pending:
         parts = list(pending.pop().children())
@@ -272,11 +272,11 @@ def _warn_of_zones(predicate: ast.Node, types: Mapping[str, pa.DataType]) -> Non
             zone = getattr(types.get(name), "tz", None)
             if plain is not None and zone is not None and zone.upper() not in UTC_NAMES:
                 note = f"'{plain}' means UTC, but '{name}' is shown in {zone}: name a zone after it, such as +00:00"
-                warnings.warn(note, CeqlWarning, stacklevel=2)
+                warn(note)
 
 
 def _warn_of_constants(predicate: ast.Node, attributes: Collection[str]) -> None:
-    """Warn of names of attributes in quotes, which are texts, and of comparisons with NULL, which hold for nothing."""
+    """Warn of attributes' names in quotes, which are strings, and of comparisons with NULL, which never hold."""
     pending = [predicate]
     while pending:
         node = pending.pop()
@@ -292,7 +292,7 @@ def _warn_of_constants(predicate: ast.Node, attributes: Collection[str]) -> None
                 test = f"{parts[nulls.index(False)]} {_NULL_TESTS[node.operator]}"
                 note = f"{shortened(str(node))} holds for no event: write {test}"
         if note is not None:
-            warnings.warn(note, CeqlWarning, stacklevel=2)
+            warn(note)
 
 
 def _dropped_variable(name: ast.Name, introduced: ast.Name, clause: str) -> Mistake:
@@ -342,7 +342,7 @@ def _least_and_most(holdings: list[_Holding], n_parts: int) -> _Holding:
 def _joined_where_one_event(
     alternatives: list[tuple[tuple[str, plan.Expression], ...]], held: _Holdings
 ) -> list[tuple[tuple[str, plan.Expression], ...]]:
-    """Return alternatives with those on one and the same event joined: x[p] OR x[q] is x[p OR q] there."""
+    """Return alternatives, joined where a variable holds a single event: there x[p] OR x[q] is x[p OR q]."""
     single: dict[str, list[plan.Expression]] = {}
     joined = []
     for alternative in alternatives:
@@ -438,13 +438,13 @@ def _check_columns(query: ast.Query, variables: tuple[plan.Variable, ...], names
             fields = tuple(ast.Name(attribute, span=name.span) for attribute, _ in variable.attributes)
             hint = f"name the attributes to show: {name}[...]"
         taken_fields: dict[str, str] = {}
-        for one in fields:
-            _take(taken_fields, one, "attribute", hint)
+        for attribute_name in fields:
+            _take(taken_fields, attribute_name, "attribute", hint)
 
 
 def _take(taken: dict[str, str], name: ast.Name, what: str, hint: str) -> None:
     clash = taken.get(name.text.lower())
     if clash is not None:
         message = f"result column '{name.text}' is taken by {clash}"
-        raise Mistake(message, name.span, f"{hint}; case does not tell columns apart")
+        raise Mistake(message, name.span, f"{hint}; names that differ only in case clash")
     taken[name.text.lower()] = f"{what} '{name.text}'"

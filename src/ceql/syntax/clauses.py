@@ -129,6 +129,15 @@ def _as_number(attribute: str, nanoseconds: int | Decimal) -> str:
     return f"write {window} if '{attribute}' counts {unit}s"
 
 
+def order_of(
+    window: plan.EventsWindow | plan.AttributeWindow | None, time_column: str | None, order_by: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the columns that order the stream: the window's attribute, the time column, and those of `order_by`."""
+    measured = [window.attribute] if isinstance(window, plan.AttributeWindow) else []
+    time = [] if time_column is None else [time_column]
+    return tuple(dict.fromkeys([*measured, *time, *order_by]))
+
+
 def bounds_of(
     window: plan.EventsWindow | plan.AttributeWindow | None,
     time_column: str | None,

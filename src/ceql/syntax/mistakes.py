@@ -26,7 +26,7 @@ _CLAUSE_OF_TOKEN = {
     "_CONSUME": "CONSUME BY",
     "_LIMIT": "LIMIT",
 }
-_ORDER_HINT = f"the order is {', '.join(CLAUSES)}"
+ORDER_HINT = f"the order is {', '.join(CLAUSES)}"
 _COVERS_HINT = "{word} covers all to its left; put that part in parentheses: (... {word} ...)"
 _PATTERN_HINT = "a pattern goes on with ; : OR + :+ AS FILTER PROJECT or the next clause"
 _CONDITION_HINT = "a condition is a variable with a predicate in brackets: x[...]"
@@ -84,18 +84,18 @@ _GROUPS = (
     ),
     ({"PERCENT"}, {"PLUS", "STAR", "SLASH", "PERCENT"}, "an operator"),
 )
-"""Tokens that, expected together, amount to one thing: (those that tell, those that it stands for, the thing)."""
+"""What hints call groups of tokens: (tokens that must all be expected, tokens that the words stand for, the words)."""
 
 MAX_EXPECTED = 6
 """Most alternatives that a hint lists; a longer list helps nobody."""
 MAX_PATH = 200
 """Longest text that is taken for the path of a file."""
 MAX_SHOWN = 40
-"""Longest token that a message repeats."""
+"""Longest piece of a query that a message repeats."""
 
 
 class Mistake(Exception):  # noqa: N818 - it is not raised to users
-    """A `QueryError` in the making: what is known where the text is not at hand."""
+    """A mistake of the user, raised where the text of the query is not at hand; `at` makes a `QueryError` of it."""
 
     def __init__(self, message: str, span: Span, hint: str | None = None, related: Span | None = None) -> None:
         super().__init__(message)
@@ -135,7 +135,7 @@ def _mistake_in_text(error: UnexpectedInput, before: list[Token], text: str) -> 
         or _misplaced_clause(token, before)
         or _formula_after_filter(token, before)
         or _formula_after_project(token, before)
-        or Mistake(f"unexpected '{_shortened(token)}'", span_of(token), _expectation(error, before, text))
+        or Mistake(f"unexpected '{shortened(token)}'", span_of(token), _expectation(error, before, text))
     )
 
 
@@ -149,7 +149,7 @@ def _early_end(error: UnexpectedToken, before: list[Token]) -> Mistake:
         _formula_after_filter(None, before)
         or _unclosed_bracket(error, before)
         or Mistake(
-            f"the query ends too early, after '{_shortened(last)}'", span_of(last), _expectation(error, before, "")
+            f"the query ends too early, after '{shortened(last)}'", span_of(last), _expectation(error, before, "")
         )
     )
 
@@ -256,7 +256,7 @@ def _misplaced_clause(token: Token, before: list[Token]) -> Mistake | None:
         return Mistake(f"{clause} is given twice", here, hint, span_of(passed[clause]))
     missing = [needed for needed in CLAUSES[:3] if needed not in passed and needed != clause]
     if missing and CLAUSES.index(missing[0]) < CLAUSES.index(clause):
-        return Mistake(f"{missing[0]} must come before {clause}", here, _ORDER_HINT)
+        return Mistake(f"{missing[0]} must come before {clause}", here, ORDER_HINT)
     return None
 
 
@@ -332,7 +332,7 @@ def _expectation(error: UnexpectedToken, before: list[Token], text: str) -> str 
 
 
 def _sql_habit(token: Token, before: list[Token], accepted: set[str]) -> str | None:
-    """Return the hint for what other languages write otherwise."""
+    """Return the hint for something that SQL and other languages write differently."""
     if token.type == "STRING" and "QUOTED_NAME" in accepted:
         name = token[1:-1]
         return f"names stand between backticks, not quotes: `{name}`" if name and len(name) <= MAX_SHOWN else None
@@ -341,7 +341,7 @@ def _sql_habit(token: Token, before: list[Token], accepted: set[str]) -> str | N
         return "write IN {'a', 'b'}"
     is_pattern = {"SEMICOLON", "COLON"} <= accepted
     if is_pattern and token.type == "STAR":
-        return "write + for one or more; there is no sign for none or more"
+        return "write + for one or more; there is no sign for zero or more"
     if is_pattern and token.type == "NAME" and token.upper() == "GROUP":
         return "write PARTITION BY [...]"
     if is_pattern and token.type in ("COMPARISON", "MORE", "_IN", "LIKE"):
@@ -373,7 +373,7 @@ def _expected_words(error: UnexpectedToken) -> str:
     """Return what could stand here, or nothing where the list would be too long to help."""
     accepted = _accepted(error)
     if "NUMBER" in accepted:
-        # A sign may stand before every number, but no one who left the number out meant that.
+        # A minus may stand before every number, but nobody who left the number out wanted to write one.
         accepted.discard("MINUS")
     things = []
     for telling, covered, thing in _GROUPS:
@@ -384,5 +384,6 @@ def _expected_words(error: UnexpectedToken) -> str:
     return " or ".join(words) if len(words) <= MAX_EXPECTED else ""
 
 
-def _shortened(token: str) -> str:
-    return token if len(token) <= MAX_SHOWN else token[: MAX_SHOWN - 3] + "..."
+def shortened(text: str) -> str:
+    """Return text as messages repeat it."""
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."

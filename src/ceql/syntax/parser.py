@@ -18,7 +18,7 @@ from lark.visitors import Transformer_NonRecursive
 
 from ceql.errors import Span, did_you_mean
 from ceql.syntax import ast
-from ceql.syntax.mistakes import CLAUSES, Mistake, span_of, syntax_mistake
+from ceql.syntax.mistakes import CLAUSES, ORDER_HINT, Mistake, span_of, syntax_mistake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +58,7 @@ _UNIT_HINTS = {
     "years": "years differ in length: write days",
     "w": "write weeks",
 }
-"""What to write in place of units that there are not."""
+"""What to write in place of units that do not exist."""
 
 _UNIT_SYNONYMS = {
     "ns": "nanosecond",
@@ -99,7 +99,7 @@ def parse(text: str) -> ast.Query:
 
 
 def _check_characters(text: str) -> None:
-    """Refuse halves of characters, which Python's strings may have and no event's text has."""
+    """Refuse halves of surrogate pairs, which Python's strings may have but no text of an event."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -391,7 +391,7 @@ def _in_order(clauses: list[_Clause]) -> dict[str, Any]:
                 raise Mistake(
                     f"{clause.keyword} must come before {other.keyword}",
                     clause.span,
-                    f"the order is {', '.join(CLAUSES)}",
+                    ORDER_HINT,
                     other.span,
                 )
         found[clause.keyword] = clause

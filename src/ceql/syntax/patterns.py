@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 MAX_PATTERN = 5000
-"""Longest pattern in characters, groups and characters that are repeated a number of times counted as often."""
+"""Longest pattern in characters; what is repeated n times counts n times."""
 
 SEARCHED_AT_ONCE = 1000
-"""Texts that are searched before signals are looked for again."""
+"""How many texts are searched at a time; between them Python can react to signals."""
 
 _SHORTHANDS = {"d": "0-9", "w": "A-Za-z0-9_", "s": "\\t\\n\\x0b\\f\\r "}
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -47,8 +47,8 @@ def like_to_regex(pattern: str) -> str:
     `%` is any text, `_` any one character, and a backslash takes the next `%`, `_` or
     backslash literally. As in Spark, a backslash before anything else is a mistake.
 
-    Between two `%` the first place where a piece fits will do, and no other is tried: the time is not a power of the
-    text's length.
+    For each piece between two `%` only the first place where it fits is tried, which is enough. So the time stays
+    linear in the length of the text.
 
     >>> print(like_to_regex("a_%"))
     ^a[\s\S][\s\S]*\z
@@ -95,7 +95,7 @@ def portable_regex(pattern: str) -> str:
 
 def search(written: str, texts: pa.Array) -> pa.Array:
     """Return for each text whether what `portable_regex` or `like_to_regex` wrote is found in it; NULL for NULL."""
-    # RE2 never goes back, and has no groups that forbid it.
+    # RE2 never backtracks, so it has no groups that forbid it.
     regex = written.replace("(?>", "(?:")
     texts = texts.cast(pa.large_string())
     parts = [texts.slice(at, SEARCHED_AT_ONCE) for at in range(0, len(texts), SEARCHED_AT_ONCE)]

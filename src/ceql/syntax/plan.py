@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from enum import Enum
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import pyarrow as pa
 
@@ -28,6 +28,16 @@ MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 """What a comparison is called when its sides are exchanged."""
 
 
+Part = TypeVar("Part")
+
+
+def _parts(node: Expression | Formula, kind: type[Part]) -> Iterator[Part]:
+    """Yield what a node has of a kind, in the order of its fields."""
+    for field in fields(node):
+        value = getattr(node, field.name)
+        yield from (part for part in (value if isinstance(value, tuple) else (value,)) if isinstance(part, kind))
+
+
 # Expressions: functions of one event. None of them knows variables or streams.
 
 
@@ -37,12 +47,7 @@ class Expression:
 
     def children(self) -> Iterator[Expression]:
         """Yield the expressions directly below this one, in the order of the text."""
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, Expression):
-                yield value
-            elif isinstance(value, tuple):
-                yield from (part for part in value if isinstance(part, Expression))
+        return _parts(self, Expression)
 
     def walk(self) -> Iterator[Expression]:
         """Yield this expression and all below it, each before its children."""
@@ -188,6 +193,16 @@ def replaced(expression: Expression, replacement: Callable[[Expression], Express
 class Formula:
     """A pattern over a stream."""
 
+    def children(self) -> Iterator[Formula]:
+        """Yield the formulas directly below this one, in the order of the text."""
+        return _parts(self, Formula)
+
+    def walk(self) -> Iterator[Formula]:
+        """Yield this formula and all below it, each before its children."""
+        yield self
+        for child in self.children():
+            yield from child.walk()
+
 
 @dataclass(frozen=True, slots=True)
 class Atom(Formula):
@@ -301,7 +316,8 @@ class Plan:
 
     `attributes` are those of the event types in the pattern, `named` those that the query names, whether or not the
     automaton still asks for them; `declared` are those of every event type that CREATE STREAM declares in a stream of
-    FROM. `bounds` names what `match_start` and `match_end` show, None for the row number.
+    FROM. `order` are the columns that order the stream, the first one first; `bounds` names what `match_start` and
+    `match_end` show, None for the row number.
     """
 
     formula: Formula
@@ -315,6 +331,7 @@ class Plan:
     attributes: tuple[tuple[str, pa.DataType], ...]
     named: frozenset[str]
     declared: Mapping[EventType, Attributes]
+    order: tuple[str, ...]
     bounds: str | None
 
     def lacked_by(self, stream: str, event_type: str) -> frozenset[str]:

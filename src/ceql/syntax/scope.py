@@ -89,7 +89,7 @@ def _atom_key(atom: ast.Atom) -> tuple[str | None, str]:
 
 
 class Owner(NamedTuple):
-    """Whose attribute is looked for: what an error says of it."""
+    """Who should have an attribute, in the words of errors."""
 
     lacks: str
     has: str

@@ -1,6 +1,6 @@
-"""Times as exact numbers: nanoseconds since 1970, which every unit that columns have divides or is a multiple of.
+"""Times as exact numbers: nanoseconds since 1970, as integers or fractions.
 
-Python's own times end at microseconds, so constants are not kept as such.
+Python's own times end at microseconds, so constants are not kept as these.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ceql.schema import Kind
 from ceql.syntax import ast, plan
-from ceql.syntax.mistakes import Mistake
+from ceql.syntax.mistakes import Mistake, shortened
 from ceql.syntax.patterns import PatternError, like_to_regex, portable_regex
 from ceql.syntax.plan import kind_of_value
 from ceql.syntax.times import nanoseconds, read_moment
@@ -38,13 +38,13 @@ def bind_condition(
 ) -> plan.Expression:
     """Return a predicate bound and known to be boolean.
 
-    `attributes` are those that hints look for among the texts, where a name may stand in quotes by mistake.
+    `attributes` are for hints: a string that is the name of one was probably put in quotes by mistake.
     """
     return _Binder(kind_of_attribute, attributes).condition(node)
 
 
 def quoted_attribute(nodes: Iterable[ast.Node], attributes: Collection[str]) -> str | None:
-    """Return how to write the attribute whose name is a text among some nodes, None if there is none."""
+    """Return how to write the attribute whose name is a string among some nodes; None if there is none."""
     for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in attributes:
             written = ast.quoted_name(node.value)
@@ -55,11 +55,6 @@ def quoted_attribute(nodes: Iterable[ast.Node], attributes: Collection[str]) -> 
 
 def _described(node: ast.Predicate, kind: Kind) -> str:
     return f"{shortened(str(node))} ({kind.value})"
-
-
-def shortened(text: str) -> str:
-    """Return text as messages repeat it."""
-    return text if len(text) <= 40 else text[:37] + "..."
 
 
 def _constant_kind(value: ast.ConstantValue) -> Kind:
@@ -178,7 +173,7 @@ class _Binder:
         kind: Kind,
         whole: ast.Predicate,
     ) -> plan.Constant:
-        """Return a constant as a value of the kind it is compared with, nothing lost on the way."""
+        """Return a constant as a value of the kind it is compared with, without loss."""
         value = constant.value
         if value is None or kind in _UNTYPED:
             return constant
@@ -228,7 +223,7 @@ def _fits_int64(value: object) -> bool:
 
 
 def _as_doubles(left: plan.Expression, right: plan.Expression) -> bool:
-    """Whether two columns meet of which one is a double and the other is not."""
+    """Whether two columns are compared of which one is a double and the other is not."""
     if isinstance(left, plan.Constant) or isinstance(right, plan.Constant):
         return False
     kinds = {kind_of_value(left), kind_of_value(right)}

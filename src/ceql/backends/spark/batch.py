@@ -24,6 +24,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own document
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DataType, DoubleType, FloatType
 
+from ceql.automaton.properties import why_not_by_key, why_not_by_time
 from ceql.backends.spark import pruning, shards
 from ceql.backends.spark.predicates import quoted
 from ceql.backends.spark.query import STREAM, Prepared
@@ -43,7 +44,6 @@ from ceql.engine.options import Layout
 from ceql.errors import DataError
 from ceql.query import Query
 from ceql.syntax import plan as plans
-from ceql.syntax.ast import Consumption
 
 PlanName = Literal["auto", "keys", "shards", "single"]
 PLANS = ("auto", "keys", "shards", "single")
@@ -215,7 +215,7 @@ def _apart(column: Column, data_type: DataType) -> list[Column]:
 
 def _choice(query: plans.Plan, plan: PlanName, events: DataFrame) -> tuple[str, str]:
     """Return the plan to run and the reason; `DataError` if the one asked for is not possible."""
-    why_not = {"keys": _why_not_keys(query), "shards": _why_not_shards(query)}
+    why_not = {"keys": why_not_by_key(query), "shards": why_not_by_time(query)}
     if plan in why_not and why_not[plan] is not None:
         raise DataError(f"plan='{plan}' is not possible: {why_not[plan]}", "leave the choice to plan='auto'")
     if plan != "auto":
@@ -228,24 +228,6 @@ def _choice(query: plans.Plan, plan: PlanName, events: DataFrame) -> tuple[str, 
     if why_not["shards"] is None:
         return "single", f"{why_not['keys']}, and shards are for {MIN_CORES_FOR_SHARDS} cores or more"
     return "single", f"{why_not['keys']}; {why_not['shards']}"
-
-
-def _why_not_keys(query: plans.Plan) -> str | None:
-    if not query.partition_by:
-        return "the query has no PARTITION BY"
-    if query.consumption is Consumption.ANY:
-        return "CONSUME BY ANY makes partitions depend on one another"
-    return None
-
-
-def _why_not_shards(query: plans.Plan) -> str | None:
-    if query.partition_by:
-        return "the query has PARTITION BY"
-    if query.consumption is not Consumption.NONE:
-        return "CONSUME BY makes matches depend on all earlier ones"
-    if not isinstance(query.window, plans.AttributeWindow):
-        return "shards need WITHIN a time or the values of an attribute"
-    return None
 
 
 def _n_cores(events: DataFrame) -> int:

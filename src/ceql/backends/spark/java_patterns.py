@@ -1,8 +1,7 @@
-"""Which regular expressions Java can be asked.
+"""Which regular expressions may be given to Java.
 
-Java's matcher goes back wherever it had a choice, and takes stack for repeated groups: `a*a*a*b` takes the fourth power
-of the text's length, `(a|b)*` ends the JVM on some thousand characters. What it may
-spend is estimated here, from above.
+Java's matcher backtracks, and takes stack for repeated groups: the time for `a*a*a*b` grows with the fourth power of
+the text's length, and `(a|b)*` ends the JVM on some thousand characters. Here is an upper bound of what it may spend.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 MAX_REGEX = 1000
-"""Characters of the longest regular expression that is given to Java, which takes stack for each."""
+"""Most characters of a regular expression that is given to Java, which takes stack for each."""
 
 MAX_STEPS = 1000
 """Most steps that Java may take for a regular expression at each character of the text."""
@@ -31,9 +30,9 @@ def is_safe_in_java(regex: str) -> bool:
 
 @dataclass(frozen=True)
 class _Effort:
-    """At most how often a matcher that goes back takes a step, and in how many ways it comes to the end.
+    """How many steps a backtracking matcher takes from one character of the text on, and in how many ways it can end.
 
-    Both are multiplied by as many lengths of the text as `power` and `ways_power` say.
+    For a text of length n there are at most `steps` * n ** `power` steps, and `ways` * n ** `ways_power` ways.
     """
 
     steps: int = 0
@@ -43,26 +42,26 @@ class _Effort:
     has_alternatives: bool = False
 
     def then(self, other: _Effort) -> _Effort:
-        """Return the effort for one thing after another, which is tried again for each way to read the first."""
+        """Return the effort for this and then `other`, which is tried again for each way to match this."""
         steps, power = self.steps + self.ways * other.steps, max(self.power, self.ways_power + other.power)
         ways, ways_power = self.ways * other.ways, self.ways_power + other.ways_power
         return _Effort(steps, power, ways, ways_power, self.has_alternatives)
 
     def otherwise(self, other: _Effort) -> _Effort:
-        """Return the effort for two things of which the second is tried where the first leads nowhere."""
+        """Return the effort for alternatives: `other` is tried where this one leads nowhere."""
         power, ways_power = max(self.power, other.power), max(self.ways_power, other.ways_power)
         return _Effort(self.steps + other.steps, power, self.ways + other.ways, ways_power, has_alternatives=True)
 
 
 class _Efforts:
-    """Reads a portable regular expression for what Java may spend on it."""
+    """Reads a portable regular expression and adds up what Java may spend on it."""
 
     def __init__(self, regex: str) -> None:
         self.tokens = list(_TOKENS.finditer(regex))
         self.at = 0
 
     def read(self) -> _Effort | None:
-        """Return the effort for all up to the end, or up to the end of a group; None where a group is repeated."""
+        """Return the effort up to the end of the expression or of the group; None if a group is repeated."""
         done: _Effort | None = None
         branch = _Effort()
         while self.at < len(self.tokens) and self.tokens[self.at]["item"] != ")":
@@ -97,7 +96,7 @@ class _Efforts:
             return _Effort(int(high or low), ways=int(high or low) - int(low) + 1)
         least = int(low) if times[0] == "{" else int(times == "+")
         if self.at == len(self.tokens):
-            # At the end of the expression the least will do.
+            # At the end of the expression the least number of repetitions is enough.
             return _Effort(least + 1)
         return _Effort(least + 1, power=1, ways_power=1)
 

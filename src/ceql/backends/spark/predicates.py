@@ -1,20 +1,22 @@
 """Predicates as Spark columns, with the meaning that `predicates.evaluate` gives them.
 
-Nothing here depends on the session: neither its time zone, nor ANSI mode (what could raise is a `try_`
-function), nor the collation of a column. A constant is turned into a value of the column's type, or into
-the cut between two of them, so that the column stays bare and comparisons reach the scan.
+Nothing here depends on the settings of the session: neither its time zone, nor ANSI mode (functions that could
+raise are replaced by their `try_` forms), nor the collation of a column. Constants become values of the column's
+type (see `syntax.cuts`), so that no cast stands around the column and the scan can use the comparison.
 
-Scans skip parts of a file by their statistics, and these do not know Spark's order of doubles: Parquet's
-leave NaN out, and its dictionaries tell -0.0 from 0.0. So `x > 1.0` alone would lose rows with NaN. It is
-written with NaN named, which no scan takes in; the row filter adds a weaker condition that scans can use.
+Scans skip parts of a file by their statistics, which do not follow Spark's order of doubles: those of Parquet
+leave NaN out, and its dictionaries tell -0.0 from 0.0. A scan with `x > 1.0` would lose rows with NaN. So `x > 1.0`
+is written as `x > 1.0 OR isnan(x)`, which no scan uses, and the row filter adds a weaker condition that scans can
+use.
 
-The row filter leaves out, and so lets rows through, what Spark cannot be asked safely or exactly:
+Some conditions are left out of the row filter, which then lets more rows through, because Spark's answer would
+not be safe or not exact:
 - an RLIKE that repeats a group, or is very long: Java's matcher recurses, and a string of some thousand
   characters ends the JVM;
-- an RLIKE for which Java's matcher, which goes back where it has a choice, may take more than linear time;
+- an RLIKE for which Java's matcher, which backtracks, may take more than linear time;
 - arithmetic with hundreds of operands, which overflows the stack of Spark's optimizer;
-- a double compared with a number of another kind where the query knew of one kind: streams that hold the
-  attribute in different types were put together.
+- a double compared with a number of another kind, where the query was bound to one kind: the streams that were
+  put together hold the attribute in different types.
 """
 
 from __future__ import annotations
@@ -25,10 +27,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own documentation writes it
@@ -42,14 +42,17 @@ from ceql.automaton.predicates import Event, evaluate
 from ceql.automaton.properties import sees_every_event
 from ceql.backends.spark.java_patterns import is_safe_in_java
 from ceql.engine.intake.classes import columns_of
-from ceql.engine.intake.numbers import stored_scale
 from ceql.query import Query
 from ceql.schema import Kind, kind_of
 from ceql.syntax import plan
+from ceql.syntax.cuts import at_or_above, in_type
 from ceql.syntax.times import NANOSECONDS_PER_DAY, nanoseconds, write_time
 
 MAX_OPERANDS = 100
-"""Operands of the longest arithmetic chain that is given to Spark, whose optimizer takes stack for each."""
+"""Most operands of an arithmetic chain that is given to Spark, whose optimizer takes stack for each."""
+
+AFTER_LAST_DAY = nanoseconds(date.max) + NANOSECONDS_PER_DAY
+"""The first moment after the year 9999, which literals cannot express. Events are taken to be earlier."""
 
 BINARY = "UTF8_BINARY"
 MAX_DIGITS = 38
@@ -75,9 +78,9 @@ _OPERATIONS: dict[str, Callable[[Column, Column], Column]] = {
 def row_conditions(
     query: Query, type_column: str | None, types: Mapping[str, pa.DataType], *, stream_column: str | None = None
 ) -> tuple[Column | None, tuple[Column, ...]]:
-    """Return the row filter, and conditions each of which some row of every match satisfies, as far as known.
+    """Return the row filter, and conditions that each hold for at least one row of every match.
 
-    The row filter is what every row satisfies that a match may need; None if all rows are needed.
+    The row filter holds for every row that a match may need; it is None if all rows are needed.
 
     Args:
         query: the query; it says whether rows may be left out at all.
@@ -102,30 +105,15 @@ def row_conditions(
         of_guard.setdefault(guard, []).append(condition)
     needed = [_any_of(of_guard[guard]) for guard in needed_guards(query.automaton)]
     row_filter = exact if exact is None or at_scan is None else at_scan & exact
-    return row_filter, tuple(one for one in needed if one is not None)
-
-
-def predicate_column(
-    predicate: plan.Expression,
-    type_column: str | None,
-    types: Mapping[str, pa.DataType],
-    *,
-    stream_column: str | None = None,
-) -> Column:
-    """Return a predicate as a boolean Column: TRUE, FALSE or NULL as `predicates.evaluate` says.
-
-    A row without an event type is of no type: then `HasType` is NULL. Without any column to read the
-    type from, all rows are of the type that is asked for.
-    """
-    return Translation(type_column, types, stream_column).condition(predicate)
+    return row_filter, tuple(condition for condition in needed if condition is not None)
 
 
 def _by_attributes(query: plan.Plan, guard: Guard, rows: Translation) -> Iterator[tuple[Guard, Translation]]:
-    """Yield guards that together ask what one asks, each with a translation that knows which attributes are NULL.
+    """Yield a guard, each time with a translation that knows which attributes the event type lacks.
 
-    A type may have other attributes in one stream than in another: then there is a guard for each stream.
+    If the type has other attributes in one stream than in another, there is a guard for each stream.
     """
-    asked = next((one for one in guard if isinstance(one, plan.HasType)), None)
+    asked = next((predicate for predicate in guard if isinstance(predicate, plan.HasType)), None)
     if asked is None:
         yield guard, rows
         return
@@ -140,17 +128,21 @@ def _by_attributes(query: plan.Plan, guard: Guard, rows: Translation) -> Iterato
 
 def _conditions(translations: list[Translation], predicates: list[plan.Expression | None]) -> list[Column | None]:
     pairs = zip(translations, predicates, strict=True)
-    return [None if predicate is None else one.condition(predicate) for one, predicate in pairs]
+    return [None if predicate is None else translation.condition(predicate) for translation, predicate in pairs]
 
 
 def _any_of(conditions: list[Column | None]) -> Column | None:
-    known = [one for one in conditions if one is not None]
+    known = [condition for condition in conditions if condition is not None]
     return _joined(known, operator.or_) if known and len(known) == len(conditions) else None
 
 
 @dataclass(frozen=True)
 class Translation:
-    """From predicates to columns of one DataFrame. A column that is not among `types` is NULL."""
+    """From predicates to columns of one DataFrame. A column that is not among `types` is NULL.
+
+    A row without an event type is of no type: `HasType` is NULL there. Without any column to read the type from, every
+    row is of the type that is asked for.
+    """
 
     type_column: str | None
     types: Mapping[str, pa.DataType]
@@ -158,13 +150,14 @@ class Translation:
 
     def without(self, names: Collection[str]) -> Translation:
         """Return a translation for rows in which some columns are NULL, whatever they hold."""
-        return replace(self, types={name: one for name, one in self.types.items() if name not in names})
+        kept = {name: data_type for name, data_type in self.types.items() if name not in names}
+        return replace(self, types=kept)
 
     def condition(self, predicate: plan.Expression, *, is_negated: bool = False) -> Column:
-        """Return a predicate, or its negation, as a boolean Column.
+        """Return a predicate, or its negation, as a boolean Column: TRUE, FALSE or NULL as `predicates.evaluate` says.
 
-        Negation is carried to the leaves here, because Spark's optimizer would do it too, and turn
-        NOT x < 1 into an x >= 1 that does not name NaN.
+        Negation is carried to the leaves here. Otherwise Spark's optimizer would do it, and turn NOT x < 1 into
+        x >= 1, which forgets NaN.
         """
         if not columns_of(predicate):
             value = evaluate(predicate, Event("", {}))
@@ -221,7 +214,7 @@ class Translation:
         left, right = predicate.left, predicate.right
         if predicate.as_doubles:
             numbers = self._number(left), self._number(right)
-            doubles = [_as_double(one) for one in numbers if one is not None]
+            doubles = [_as_double(number) for number in numbers if number is not None]
             return _COMPARISONS[sign](*doubles) if len(doubles) == 2 else _null()
         if not columns_of(left):
             left, right, sign = right, left, plan.MIRRORED[sign]
@@ -271,7 +264,7 @@ class Translation:
 
     def _arithmetic(self, predicate: plan.Arithmetic) -> tuple[Column, pa.DataType] | None:
         operands = [self._number(operand) for operand in predicate.operands]
-        present = [one for one in operands if one is not None]
+        present = [operand for operand in operands if operand is not None]
         if len(present) < len(operands):
             return None
         result, data_type = present[0]
@@ -281,7 +274,7 @@ class Translation:
                 data_type = pa.float64()
             result = _OPERATIONS[sign](result, operand)
             if data_type == pa.int64():
-                # Spark's optimizer would regroup a chain of + or *, which then overflows elsewhere; not across this.
+                # Spark's optimizer regroups chains of + or *, so that they overflow elsewhere. This stops it.
                 result = result.bitwiseOR(_literal(0, data_type))
         return result, data_type
 
@@ -290,12 +283,12 @@ class Translation:
     def weakened(
         self, guard: Iterable[plan.Expression], is_wanted: Callable[[plan.Expression], bool]
     ) -> plan.Expression | None:
-        """Return a condition that holds wherever the guard does, made of the wanted leaves; None if none is left."""
+        """Return a condition of wanted leaves only that holds wherever the guard does; None if there is none."""
         parts = sorted(guard, key=lambda part: (not isinstance(part, plan.HasType), repr(part)))
         return _weakened(plan.All(tuple(parts)), is_wanted, is_negated=False)
 
     def is_certain(self, leaf: plan.Expression) -> bool:
-        """Whether Spark can be asked a leaf: its answer is exact, and asking is safe."""
+        """Whether Spark's answer for a leaf is exact, and asking is safe."""
         return all(self._is_certain(part) for part in leaf.walk())
 
     def _is_certain(self, part: plan.Expression) -> bool:
@@ -307,13 +300,13 @@ class Translation:
             case plan.Arithmetic():
                 return len(part.operands) <= MAX_OPERANDS
             case plan.Compare(as_doubles=False) if columns_of(part.left) and columns_of(part.right):
-                values = [self._value(one) for one in (part.left, part.right)]
+                values = [self._value(side) for side in (part.left, part.right)]
                 kinds = {kind_of(value[1]) for value in values if value is not None}
                 return Kind.FLOAT not in kinds or len(kinds) == 1
         return True
 
     def is_simple(self, leaf: plan.Expression) -> bool:
-        """Whether a leaf is certain, and such that a scan takes it in without losing a row."""
+        """Whether a leaf is certain, and a scan that uses it loses no row."""
         bare = leaf.predicate if isinstance(leaf, plan.Not) else leaf
         is_negated = bare is not leaf
         match bare:
@@ -357,7 +350,7 @@ def _weakened(
 
 
 def _joined(columns: Sequence[Column], join: Callable[[Column, Column], Column]) -> Column:
-    """Return columns joined as a balanced tree: Spark takes stack for each level."""
+    """Return columns joined as a balanced tree, because Spark takes stack for each level."""
     while len(columns) > 1:
         pairs = [columns[at : at + 2] for at in range(0, len(columns), 2)]
         columns = [join(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
@@ -395,7 +388,7 @@ def _literal(value: Any, data_type: pa.DataType) -> Column:
             # The text names the zone where there is one. A datetime would be read in the zone of this process.
             value = write_time(value, kind_of(data_type))
         case Kind.DECIMAL:
-            value = _decimal(_stored(value, data_type), data_type.scale)
+            value = at_or_above(value, data_type)
         case Kind.FLOAT:
             value = float(value)
         case Kind.INTEGER:
@@ -410,43 +403,7 @@ def _string(value: str) -> Column:
 def _is_value_of(data_type: pa.DataType, constant: Any) -> bool:
     """Whether some value of the type equals the constant."""
     kind = kind_of(data_type)
-    return bool(_least_from(constant, data_type) == constant) if kind.is_numeric or kind.is_time else True
-
-
-def _stored(constant: Any, data_type: pa.DataType) -> int:
-    """Return the least integer that stands, in the type's units, for at least the constant."""
-    scale = 10**data_type.scale if pa.types.is_decimal(data_type) else stored_scale(data_type)
-    assert scale is not None
-    return math.ceil(Fraction(constant) * scale)
-
-
-def _decimal(units: int, scale: int) -> Decimal:
-    """Return units of 10^-scale; arithmetic would round to the context's precision."""
-    return Decimal((int(units < 0), tuple(int(digit) for digit in str(abs(units))), -scale))
-
-
-def _least_from(constant: Any, data_type: pa.DataType) -> Any:
-    """Return the least value of a type of numbers or times that is not below a constant; None if all are."""
-    if pa.types.is_floating(data_type):
-        return _least_float_from(constant, np.float32 if data_type == pa.float32() else np.float64)
-    if kind_of(data_type).is_time:
-        moment = _stored(constant, data_type) / stored_scale(data_type)  # type: ignore[operator]
-        return moment if moment < nanoseconds(date.max) + NANOSECONDS_PER_DAY else None
-    is_decimal = pa.types.is_decimal(data_type)
-    above = 10**data_type.precision if is_decimal else 2 ** (data_type.bit_width - 1)
-    units = max(1 - above if is_decimal else -above, _stored(constant, data_type))
-    if units >= above:
-        return None
-    return _decimal(units, data_type.scale) if is_decimal else units
-
-
-def _least_float_from(constant: Any, number: type[Any]) -> float:
-    with np.errstate(over="ignore"):
-        try:
-            nearest = number(float(constant))
-        except OverflowError:
-            nearest = number(math.inf if constant > 0 else -math.inf)
-    return float(nearest if float(nearest) >= constant else np.nextafter(nearest, number(math.inf)))
+    return not (kind.is_numeric or kind.is_time) or in_type("=", constant, data_type) is not False
 
 
 def _digits(data_type: pa.DataType) -> tuple[int, int]:
@@ -467,21 +424,20 @@ def _compared_with_constant(column: Column, data_type: pa.DataType, sign: str, c
     if isinstance(constant, float) and math.isnan(constant):
         is_nan: Column = _COMPARISONS[sign](F.when(column.isNotNull(), F.isnan(column)), F.lit(col=True))
         return is_nan
-    least = _least_from(constant, data_type)
-    if least is None:
+    asked = in_type(sign, constant, data_type)
+    if isinstance(asked, bool):
+        return _where_present(column, truth=asked)
+    sign, value = asked
+    if kind.is_time and value >= AFTER_LAST_DAY:
         return _where_present(column, truth=sign in ("<", "<=", "!="))
-    if least != constant:
-        if sign in ("=", "!="):
-            return _where_present(column, truth=sign == "!=")
-        sign = {"<=": "<", ">": ">="}.get(sign, sign)
     if kind is Kind.FLOAT:
-        return _float_compared(column, sign, least, data_type)
-    whole: Column = _COMPARISONS[sign](column, _literal(least, data_type))
+        return _float_compared(column, sign, float(value), data_type)
+    whole: Column = _COMPARISONS[sign](column, _literal(value, data_type))
     return whole
 
 
 def _float_compared(column: Column, sign: str, value: float, data_type: pa.DataType) -> Column:
-    """Return a comparison that scans either take in without losing -0.0, or do not take in because of NaN."""
+    """Return a comparison with which scans lose neither -0.0 nor NaN."""
     if value == 0 and sign == "=":
         return (column >= _literal(-0.0, data_type)) & (column <= _literal(0.0, data_type))
     compared: Column = _COMPARISONS[sign](column, _literal(value, data_type))
@@ -500,12 +456,12 @@ def _compared(left: Column, left_type: pa.DataType, sign: str, right: Column, ri
 
 
 def _alike(left: Column, left_type: pa.DataType, right: Column, right_type: pa.DataType) -> tuple[Column, Column]:
-    """Return decimals (or integers) as two columns of one type, which order as they do.
+    """Return decimals (or integers) as two columns of one type, in which they compare exactly.
 
-    Where no decimal has enough digits for both, they are pairs: the part before the point, and the rest.
+    Where no decimal type has enough digits for both, each becomes a pair: the part before the point, and the rest.
     """
     digits = [_digits(left_type), _digits(right_type)]
-    whole, scale = max(one for one, _ in digits), max(one for _, one in digits)
+    whole, scale = max(before for before, _ in digits), max(after for _, after in digits)
     if whole + scale <= MAX_DIGITS:
         common = DecimalType(whole + scale, scale)
         return left.cast(common), right.cast(common)

@@ -22,10 +22,8 @@ from ceql.engine.intake.batch import check_type_column, missing_column, stream_o
 from ceql.engine.options import SHAPES, Shape
 from ceql.engine.results.shapes import result_schema
 from ceql.errors import DataError
-from ceql.query import Query, compile, query_text
-from ceql.schema import Kind, Schema, column_names, kind_of
-from ceql.syntax import plan as plans
-from ceql.syntax.parser import parse
+from ceql.query import Query, compile, order_options, query_text, streams_in
+from ceql.schema import Kind, Schema, kind_of
 
 Frames = DataFrame | Mapping[str, DataFrame]
 
@@ -42,9 +40,8 @@ WATERMARK = "spark.watermarkDelayMs"
 class Prepared:
     """A query and its rows, `frame`, which has the columns that the query can see and `STREAM` if there are several.
 
-    `order` are the columns that order the stream, as far as they were given; `ties` are the others. `row_filter` is
-    what all rows satisfy that a match may need, None if all are needed. Each of the conditions in `needed` is satisfied
-    by some row of every match.
+    `ties` are the columns that order rows which are equal in all columns of `order`. `row_filter` holds for all rows
+    that a match may need; None if all are needed. Each of the conditions in `needed` holds for some row of every match.
     """
 
     query: Query
@@ -52,11 +49,15 @@ class Prepared:
     types: Mapping[str, pa.DataType]
     row_filter: Column | None
     needed: tuple[Column, ...]
-    order: tuple[str, ...]
     ties: tuple[str, ...]
     type_column: str | None
     shape: Shape
     schema: pa.Schema
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The columns that order the stream."""
+        return self.query.plan.order
 
     @property
     def is_merged(self) -> bool:
@@ -93,10 +94,8 @@ def prepare(
             "use shape='matches' or shape='events', or ceql.match on one machine",
         )
     text = query.text if isinstance(query, Query) else query_text(query)
-    if isinstance(query, Query):
-        time_column, order_by = time_column or query.time_column, order_by or query.order_by
-    order_by = column_names(order_by)
-    sources = [name.text for name in parse(text).sources]
+    time_column, order_by = order_options(query, time_column, order_by)
+    sources = streams_in(text)
     frame = _one_frame(events, sources)
     types = {name: one for name, one in Schema.of(frame.schema).streams[0].columns.items() if name != STREAM}
     described = dict.fromkeys(sources, pa.schema(list(types.items())))
@@ -108,7 +107,8 @@ def prepare(
     )
     if type_column is not None:
         check_type_column(type_column, pa.schema(list(types.items())))
-    order = _order(bound, types)
+    order = bound.plan.order
+    _check_order(order, types)
     seen = _columns_seen(bound, type_column, order, types, shape)
     stream_column = STREAM if STREAM in frame.columns else None
     row_filter, needed = row_conditions(bound, type_column, types, stream_column=stream_column)
@@ -118,7 +118,6 @@ def prepare(
         types=types,
         row_filter=row_filter,
         needed=needed,
-        order=order,
         ties=tuple(name for name in seen if name not in order and _is_orderable(types[name])),
         type_column=type_column,
         shape=shape,
@@ -209,22 +208,17 @@ def _column_of(frame: DataFrame, field: pa.Field, *, is_watermarked: bool) -> Co
     return column.cast(from_arrow_type(field.type, prefer_timestamp_ntz=True)).alias(field.name)
 
 
-def _order(query: Query, types: Mapping[str, pa.DataType]) -> tuple[str, ...]:
-    """Return the columns that order the stream: the window's attribute, the time, and those given."""
-    window = query.plan.window
-    first = [window.attribute] if isinstance(window, plans.AttributeWindow) else []
-    time = [query.time_column] if query.time_column is not None else []
-    given = tuple(dict.fromkeys([*first, *time, *query.order_by]))
-    if not given:
+def _check_order(order: Sequence[str], types: Mapping[str, pa.DataType]) -> None:
+    """Refuse rows without columns that order them."""
+    if not order:
         raise DataError(
             "a DataFrame has no order of its own", "name the columns that order it with time_column or order_by"
         )
-    for name in given:
+    for name in order:
         if name not in types:
             raise missing_column(name, types)
         if not _is_orderable(types[name]):
             raise DataError(f"column '{name}' is a map, or has one in it, and maps have no order", "order by another")
-    return given
 
 
 def _columns_seen(

@@ -11,7 +11,6 @@ import os
 import re
 import sys
 import threading
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -23,6 +22,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError("PySpark is missing: pip install 'ceql[spark]'", name="pyspark") from error
 
 from ceql.backends.spark.java import environment_for, find_java
+from ceql.errors import warn
 
 STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 QUIET_LOG = Path(__file__).with_name("log4j2-quiet.properties")
@@ -177,9 +177,7 @@ def _running_session() -> SparkSession | None:
 def _warn_of_differences(running: SparkSession, given: Mapping[str, str]) -> None:
     names = [name for name, value in given.items() if name != "spark.remote" and running.conf.get(name, None) != value]
     if names:
-        warnings.warn(
-            f"a Spark session is active and stays as it is, without the given {', '.join(names)}", stacklevel=3
-        )
+        warn(f"a Spark session is active and stays as it is, without the given {', '.join(names)}")
 
 
 def _setting_name(name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,8 +11,7 @@ import pyarrow.compute as pc
 
 from ceql.backends.spark.task_session import TaskOptions, TaskSession
 from ceql.backends.spark.times import in_utc
-from ceql.engine.notes import warn
-from ceql.errors import CeqlError, DataError
+from ceql.errors import CeqlError, DataError, warn
 from ceql.visible import visible
 
 MIN_SKEWED_ROWS = 1_000_000
@@ -138,8 +136,7 @@ class _Skew:
         key, n_seen = self._seen.most_common(1)[0]
         if n_seen >= SKEWED_SHARE * self._seen.total():
             shown = ", ".join(visible(f"{name} = {value}") for name, value in zip(self._keys, key, strict=True))
-            warnings.warn(
+            warn(
                 f"one partition key holds nearly all of the {self._n_rows:,} rows of a task: {shown}; "
-                "one task does its work alone",
-                stacklevel=2,
+                "one task does its work alone"
             )

@@ -1,15 +1,15 @@
-"""Arrow data to batches that the engine can run over: columns checked, streams merged, time in order."""
+"""Events as record batches that the engine can run over: columns checked, streams merged, rows in order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ceql.engine.intake.order import sort_keys, sorted_rows
 from ceql.engine.intake.text import check_text
 from ceql.errors import DataError, did_you_mean, listing
 from ceql.schema import Kind, half_told, kind_of, table_of_dicts
@@ -20,21 +20,13 @@ MAX_ROWS = 1 << 20
 """Rows of the batches that a table is cut into."""
 
 
-@dataclass
-class Batch:
-    """Rows of the merged stream; `streams` numbers each row's stream where there are several."""
-
-    table: pa.RecordBatch
-    streams: IntArray | None = None
-
-
 def read(events: object, like: pa.Schema | None = None) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Return the schema and the record batches of whatever holds events of one stream.
+    """Return the schema and the record batches of an object that holds events of one stream.
 
-    Dicts have no types: `like` gives those of the batches before.
+    Dicts have no types: `like` is the schema of the batches before.
     """
     if isinstance(events, Sequence) and not isinstance(events, str | bytes):
-        if events and all(isinstance(one, pa.RecordBatch) for one in events):
+        if events and all(isinstance(part, pa.RecordBatch) for part in events):
             return events[0].schema, iter(events)
         table = table_of_dicts(events, like)
         return table.schema, _cut(table)
@@ -100,8 +92,8 @@ def merged(
 ) -> tuple[pa.Table, IntArray]:
     """Return the streams in FROM as one table in time order, and the number of each row's stream.
 
-    `order_of` tells the columns that order it. Ties go by the order of FROM, then by row. A column that a stream lacks
-    is NULL in its rows.
+    `order_of` gives the columns that order it. Rows that tie come in the order of FROM, then as in their table. A
+    column that a stream lacks is NULL in its rows.
     """
     parts, numbers = [], []
     for number, name in enumerate(sources):
@@ -131,31 +123,20 @@ def unlike_columns(error: object) -> DataError:
 
 
 def in_order(table: pa.Table, order: Sequence[str], streams: IntArray) -> tuple[pa.Table, IntArray]:
-    """Return rows sorted by some columns, NULL first as Spark does; what they leave equal keeps its order."""
-    by = []
+    """Return rows and the numbers of their streams, sorted by some columns; rows that tie keep their order."""
+    keys = []
     for name in order:
         if name not in table.column_names:
             raise missing_column(name, table.column_names)
-        by += [table[name].is_valid(), _sortable(table[name])] if table[name].null_count else [_sortable(table[name])]
-    # Rows that are equal in all columns keep their order by a last one, their number.
-    by.append(np.arange(len(table)))
-    keys = pa.table(by, [str(number) for number in range(len(by))])
-    indices = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names])
+        keys += sort_keys(table[name])
+    # Arrow's sort does not keep the order of equal rows: their number does.
+    indices = sorted_rows([*keys, pa.array(np.arange(len(table)))])
     columns = [_taken(column, indices) for column in table.columns]
     return pa.table(columns, schema=table.schema), streams[indices.to_numpy()]
 
 
-def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column as a type that Arrow can sort; decimals of less than 128 bits it sorts wrongly."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if pa.types.is_decimal(column.type) and column.type.bit_width < 128:
-        return column.cast(pa.decimal128(column.type.precision, column.type.scale))
-    return column.cast(pa.float32()) if pa.types.is_float16(column.type) else column
-
-
 def _taken(column: pa.ChunkedArray, indices: pa.Array) -> pa.ChunkedArray:
-    """Return some rows of a column; from views Arrow cannot take any."""
+    """Return some rows of a column. Arrow cannot take rows of string and binary views."""
     if pa.types.is_string_view(column.type):
         return column.cast(pa.large_string()).take(indices).cast(column.type)
     if pa.types.is_binary_view(column.type):
@@ -171,7 +152,7 @@ def check_names(schema: pa.Schema) -> None:
 
 
 def check_type_column(type_column: str, schema: pa.Schema) -> None:
-    """Refuse events without the column that tells their types, or with one that cannot."""
+    """Refuse events without a type column, or with one that does not hold strings."""
     if type_column not in schema.names:
         how = "name one with type_column, or give type_column=None if every event has its stream's name as type"
         hints = (did_you_mean(type_column, schema.names), f"columns are {listing(schema.names)}: {how}")

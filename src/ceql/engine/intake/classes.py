@@ -1,8 +1,9 @@
-"""Values of columns in few classes, which the predicates of a query cannot tell apart.
+"""Values of columns in few classes, such that no predicate of the query tells two values of a class apart.
 
-They are codes of a dictionary, intervals between the constants that numbers are compared with, the constants that
-strings are compared with, or what predicates give that are computed for all rows. What a class satisfies is asked
-of `predicates.evaluate`, with one value of the class, so the meaning of predicates is written once.
+There are four ways to make classes: by the codes of a dictionary; by the intervals between the constants that numbers
+are compared with; by the constants that strings are compared with; by the truth of predicates that are computed for all
+rows. What a class satisfies is asked of `predicates.evaluate`, with one value of the class, so the meaning of
+predicates is written once.
 """
 
 from __future__ import annotations
@@ -17,18 +18,19 @@ import pyarrow as pa
 
 from ceql.automaton.predicates import Event, evaluate, truth
 from ceql.engine.intake import vectors
+from ceql.engine.intake.dictionaries import dictionary_codes, encoded
 from ceql.engine.intake.fold import StringTable, classify_numbers, classify_strings
 from ceql.engine.intake.numbers import (
-    float_cuts,
     in_units,
-    integer_cuts,
     is_piecewise,
     number_constants,
+    stored_cuts,
     stored_numbers,
     stored_scale,
 )
 from ceql.schema import Kind
 from ceql.syntax import patterns, plan
+from ceql.syntax.cuts import units_in_one
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
 Classes = tuple[IntArray, IntArray | None, list[int]]
@@ -77,14 +79,14 @@ class Stage:
         self.predicates = predicates
         self.needs = needs
         self._searches: dict[plan.Matches, plan.Column] = {}
-        self._evaluated = [plan.replaced(one, self._found) for one in predicates]
+        self._evaluated = [plan.replaced(predicate, self._found) for predicate in predicates]
         self._read = frozenset().union(*map(columns_of, self._evaluated))
         self._last_holding: list[int] = []
         self._dictionary: pa.Array | None = None
         self._of_code: tuple[IntArray, list[int]] | None = None
         self._strings: tuple[StringTable, list[int]] | None = None
         self._numbers: dict[Any, tuple[IntArray, list[int]]] = {}
-        self._in_own_kind = [vectors.in_own_kind(one) for one in predicates]
+        self._in_own_kind = [vectors.in_own_kind(predicate) for predicate in predicates]
         self._computed_types: dict[str, pa.DataType] | None = None
         self._is_computed = False
         self._mixed = _Mixed.of(predicates) if len(names) > 1 and TYPE not in names else None
@@ -110,7 +112,7 @@ class Stage:
         constants = _string_constants(self.predicates)
         if constants is not None and _is_plain_string(array.type):
             return self._string_classes(array, constants, lambda value: Event("", {self.names[0]: value}))
-        return self._code_classes(_encoded(array), self._holding_of)
+        return self._code_classes(encoded(array), self._holding_of)
 
     def _found(self, part: plan.Expression) -> plan.Column | None:
         """Return what stands for a search in a column: it is done for all values together."""
@@ -121,7 +123,8 @@ class Stage:
 
     def _holding(self, event: Event) -> int:
         """Return the predicates that an event satisfies, as bits."""
-        return sum(1 << index for index, one in enumerate(self._evaluated) if evaluate(one, event) is True)
+        predicates = enumerate(self._evaluated)
+        return sum(1 << index for index, predicate in predicates if evaluate(predicate, event) is True)
 
     def _same(self, holding: list[int]) -> list[int]:
         """Return the list given last time if it is equal, so that tables made from it are kept."""
@@ -136,18 +139,19 @@ class Stage:
             holding = [self._holding(Event(columns.types, {}, name)) for name in names]
             return (classes if columns.streams is None else columns.streams), None, self._same(holding)
         if columns.streams is None:
-            wanted = [one.event_type for one in self.predicates if isinstance(one, plan.HasType)]
+            wanted = [asked.event_type for asked in self.predicates if isinstance(asked, plan.HasType)]
 
             def to_event(value: str | None) -> Event:
                 return Event(value if value is not None else "\0", {}, names[0])
 
             if _is_plain_string(columns.types.type):
                 return self._string_classes(columns.types, wanted, to_event)
-            encoded = _encoded(columns.types)
-            return self._code_classes(
-                encoded, lambda values: [self._holding(to_event(value)) for value in [*_values(values), None]]
-            )
-        codes, values = _codes(_encoded(columns.types))
+
+            def holding_of(values: pa.Array) -> list[int]:
+                return [self._holding(to_event(value)) for value in [*_values(values), None]]
+
+            return self._code_classes(encoded(columns.types), holding_of)
+        codes, values = _codes(encoded(columns.types))
         holding = [self._holding(Event(value or "\0", {}, name)) for value in values for name in names]
         return codes * len(names) + columns.streams, None, self._same(holding)
 
@@ -164,8 +168,8 @@ class Stage:
     def _holding_of(self, values: pa.Array) -> list[int]:
         """Return what holds for each value of the stage's one column, and for NULL after the last."""
         names, rows = self._rows(self.names[0], values)
-        # PERF: what is found in many values is the same for most of them; only where they are read themselves do rows
-        # differ.
+        # PERF: most values give the same answers to all searches. Only where a predicate reads the values themselves do
+        # rows differ.
         distinct = rows if self.names[0] in names else list(set(rows))
         holding = [self._holding(Event("", dict(zip(names, row, strict=True)))) for row in distinct]
         if distinct is rows:
@@ -174,7 +178,7 @@ class Stage:
         return [of_row[row] for row in rows]
 
     def _rows(self, name: str, values: pa.Array) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Return what predicates read of each value of a column, and of NULL: the value itself, what is found in it."""
+        """Return what predicates read of each value of a column, and of NULL: the value, and what is found in it."""
         read = {name: [*_values(values), None]} if name in self._read else {}
         for search, found in self._searches.items():
             if columns_of(search) == {name}:
@@ -191,24 +195,26 @@ class Stage:
                 of_code[code] = numbers.setdefault(held, len(numbers))
             self._dictionary, self._of_code = dictionary, (of_code, list(numbers))
         of_code, holding = self._of_code
-        return _dictionary_codes(array), of_code, holding
+        return dictionary_codes(array), of_code, holding
 
     def _computed_classes(self, columns: Columns, n_rows: int) -> Classes | None:
-        """Return classes by the predicates' own values, computed for all rows; None where that is not possible.
+        """Return classes by the truth of the predicates, computed for all rows.
 
-        Nor is it done where the values of one column fall into few classes.
+        None where NumPy cannot compute them, and where the values of a single column fall into few classes anyway.
         """
         types = {name: columns.arrays[name].type for name in self.names}
         if types != self._computed_types:
             self._computed_types = types
             is_piecewise = len(types) == 1 and self._cuts(next(iter(types.values()))) is not None
-            self._is_computed = not is_piecewise and all(vectors.can_evaluate(one, types) for one in self._in_own_kind)
+            self._is_computed = not is_piecewise and all(
+                vectors.can_evaluate(predicate, types) for predicate in self._in_own_kind
+            )
         if not self._is_computed or len(self.predicates) > MAX_COMPUTED:
             return None
         numbers = {name: _vector(columns.arrays[name]) for name in self.names}
         classes = np.zeros(n_rows, np.int32)
-        for index, one in enumerate(self._in_own_kind):
-            truth = vectors.evaluate(one, numbers)
+        for index, predicate in enumerate(self._in_own_kind):
+            truth = vectors.evaluate(predicate, numbers)
             classes |= (truth.values & truth.is_valid).astype(np.int32) << index
         return classes, None, self._same(list(range(1 << len(self.predicates))))
 
@@ -217,8 +223,8 @@ class Stage:
         if not self.names:
             return np.zeros(n_rows, np.int32), None, self._same([self._holding(Event("", {}))])
         combined, n_combined = np.zeros(n_rows, np.int64), 1
-        encoded = [(name, _encoded(columns.arrays[name])) for name in self.names]
-        coded = [(_dictionary_codes(array), *self._rows(name, array.dictionary)) for name, array in encoded]
+        arrays = [(name, encoded(columns.arrays[name])) for name in self.names]
+        coded = [(dictionary_codes(array), *self._rows(name, array.dictionary)) for name, array in arrays]
         for codes, _, values in coded:
             if n_combined * len(values) >= 2**63:
                 distinct, combined = np.unique(combined, return_inverse=True)
@@ -241,12 +247,12 @@ class Stage:
         """Return the numbers at which some predicate's value may change, and what holds between them."""
         if data_type not in self._numbers:
             scale = stored_scale(data_type)
-            predicates = None if scale is None else [in_units(one, scale) for one in self.predicates]
-            if predicates is None or not all(is_piecewise(one) for one in predicates):
+            predicates = None if scale is None else [in_units(predicate, scale) for predicate in self.predicates]
+            if predicates is None or not all(map(is_piecewise, predicates)):
                 return None
-            constants = [value for one in predicates for value in number_constants(one)]
+            constants = [value for predicate in predicates for value in number_constants(predicate)]
             is_float = pa.types.is_floating(data_type)
-            cuts = sorted({cut for value in constants for cut in (float_cuts if is_float else integer_cuts)(value)})
+            cuts = stored_cuts(constants, is_float=is_float)
             lowest = -math.inf if is_float else (cuts[0] - 1 if cuts else 0)
             samples = [lowest, *cuts, math.nan, None]
             stage = Stage(self.names, predicates, self.needs)
@@ -269,7 +275,7 @@ class _Mixed:
             (name,) = columns_of(part)
             by_column.setdefault(name, []).append(part)
         self._parts = list(by_column.values())
-        # A part that does not hold is FALSE or NULL, which NOT tells apart.
+        # A part that does not hold is FALSE or NULL. Its negation holds only if it is FALSE.
         self._stages = [
             Stage((name,), [*own, *map(plan.Not, own)], [0] * (2 * len(own))) for name, own in by_column.items()
         ]
@@ -278,7 +284,7 @@ class _Mixed:
     @classmethod
     def of(cls, predicates: list[plan.Expression]) -> _Mixed | None:
         """Return how predicates are decided by their parts; None if some part reads several columns."""
-        parts = list(dict.fromkeys(part for one in predicates for part in _parts_by_column(one)))
+        parts = list(dict.fromkeys(part for predicate in predicates for part in _parts_by_column(predicate)))
         return cls(predicates, parts) if all(len(columns_of(part)) == 1 for part in parts) else None
 
     def classes(self, columns: Columns, n_rows: int) -> tuple[IntArray, list[int]]:
@@ -310,13 +316,14 @@ class _Mixed:
                 for number, part in enumerate(own):
                     is_false = bits >> (number + len(own)) & 1
                     truths[part] = True if bits >> number & 1 else False if is_false else None
-            held_by = sum(1 << number for number, one in enumerate(self._predicates) if truth(one, truths) is True)
+            predicates = enumerate(self._predicates)
+            held_by = sum(1 << number for number, predicate in predicates if truth(predicate, truths) is True)
             of_combination[index] = numbers.setdefault(held_by, len(numbers))
         return of_combination, list(numbers)
 
 
 def _parts_by_column(predicate: plan.Expression) -> Iterable[plan.Expression]:
-    """Yield the largest parts of a predicate that read one column only, and those that cannot be divided."""
+    """Yield the largest parts of a predicate that read one column only; parts that cannot be divided may read more."""
     match predicate:
         case plan.All() | plan.Any() if len(columns_of(predicate)) != 1:
             for part in predicate.parts:
@@ -347,40 +354,28 @@ def _string_constants(predicates: list[plan.Expression]) -> list[str] | None:
     constants: list[str] = []
     pending = list(predicates)
     while pending:
-        one = pending.pop()
-        match one:
+        predicate = pending.pop()
+        match predicate:
             case plan.Compare(left=plan.Column(), operator="=" | "!=", right=plan.Constant()):
-                constants.append(one.right.value)  # type: ignore[attr-defined]
+                constants.append(predicate.right.value)  # type: ignore[attr-defined]
             case plan.Compare(left=plan.Constant(), operator="=" | "!=", right=plan.Column()):
-                constants.append(one.left.value)  # type: ignore[attr-defined]
+                constants.append(predicate.left.value)  # type: ignore[attr-defined]
             case plan.InSet(value=plan.Column()):
-                constants += [item.value for item in one.items]  # type: ignore[misc]
+                constants += [item.value for item in predicate.items]  # type: ignore[misc]
             case plan.IsNull(value=plan.Column()):
                 pass
             case plan.Not():
-                pending.append(one.predicate)
+                pending.append(predicate.predicate)
             case plan.All() | plan.Any():
-                pending += one.parts
+                pending += predicate.parts
             case _:
                 return None
     return [constant for constant in constants if constant is not None]
 
 
-def _encoded(array: pa.Array) -> pa.DictionaryArray:
-    return array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-
-
-def _dictionary_codes(array: pa.DictionaryArray) -> IntArray:
-    """Return the codes, NULL as the one after the last."""
-    indices = array.indices
-    if indices.null_count:
-        indices = indices.cast(pa.int64()).fill_null(len(array.dictionary))
-    return np.asarray(indices).astype(np.int32, copy=False)
-
-
 def _codes(array: pa.DictionaryArray) -> tuple[IntArray, list[Any]]:
     """Return codes and the value that each stands for."""
-    return _dictionary_codes(array), [*_values(array.dictionary), None]
+    return dictionary_codes(array), [*_values(array.dictionary), None]
 
 
 def _values(array: pa.Array) -> list[Any]:
@@ -388,6 +383,6 @@ def _values(array: pa.Array) -> list[Any]:
     if not pa.types.is_timestamp(array.type) and not pa.types.is_date(array.type):
         values: list[Any] = array.to_pylist()
         return values
-    unit = int(1 / stored_scale(array.type))  # type: ignore[operator]
+    unit = int(1 / units_in_one(array.type))
     stored = array.view(pa.int32() if pa.types.is_date32(array.type) else pa.int64())
     return [None if value is None else value * unit for value in stored.to_pylist()]

@@ -19,7 +19,7 @@ TABLE_BITS = 10
 
 @compiled
 def fold(first: Any, of_first: Any, classes: Any, table: Any, sets: Any) -> None:
-    """Write the set of guards that is left of each row's `of_first[first[row]]` after this column."""
+    """Write the set of guards of each row after this column; before it, the set is `of_first[first[row]]`."""
     # PERF: unsigned indices into a flat table spare the test for negative ones: 0.6 instead of 1.2 ns per event
     # for dictionary codes.
     width, flat = np.uint64(table.shape[1]), table.reshape(-1)
@@ -29,7 +29,7 @@ def fold(first: Any, of_first: Any, classes: Any, table: Any, sets: Any) -> None
 
 @compiled
 def keep(first: Any, of_first: Any, classes: Any, table: Any, may_drop: Any, symbols: Any, rows: Any) -> Any:
-    """Do the last column's step and write symbol and number of each row that is not irrelevant; return how many.
+    """Do the last column's step. Write the symbol and the number of each relevant row, and return how many there are.
 
     A row's set of guards before the step is `of_first[first[row]]`. Without `may_drop` all rows are kept.
     """
@@ -76,19 +76,19 @@ def classify_numbers(values: Any, is_valid: Any, cuts: Any) -> Any:
 
 
 class StringTable:
-    """A hash table of the strings that a query mentions; all others fall through."""
+    """A hash table of the strings that a query mentions."""
 
     def __init__(self, constants: Iterable[str]) -> None:
         self.constants = list(constants)
         encoded = [constant.encode("utf-8") for constant in self.constants]
-        self.offsets = np.concatenate([[0], np.cumsum([len(one) for one in encoded])]).astype(np.int64)
-        self.heads = np.array([int.from_bytes(one[:8], "little") for one in encoded], np.uint64)
+        self.offsets = np.concatenate([[0], np.cumsum([len(constant) for constant in encoded])]).astype(np.int64)
+        self.heads = np.array([int.from_bytes(constant[:8], "little") for constant in encoded], np.uint64)
         self.bytes = np.frombuffer(b"".join(encoded) + b"\0" * 8, np.uint8)
         self.first = np.full(1 << TABLE_BITS, -1, np.int32)
         self.following = np.full(len(encoded), -1, np.int32)
-        for number, one in enumerate(encoded):
-            head = int.from_bytes(one[:8], "little")
-            slot = int(((head ^ len(one)) * int(MULTIPLIER)) % 2**64) >> (64 - TABLE_BITS)
+        for number, constant in enumerate(encoded):
+            head = int.from_bytes(constant[:8], "little")
+            slot = int(((head ^ len(constant)) * int(MULTIPLIER)) % 2**64) >> (64 - TABLE_BITS)
             self.following[number] = self.first[slot]
             self.first[slot] = number
 
@@ -111,7 +111,7 @@ def _load_word_uncompiled(array: Any, index: Any) -> Any:
 
 @intrinsic
 def _load_word(_context: Any, array: Any, _index: Any) -> Any:
-    """Load eight bytes at any offset: NumPy views cannot, because they must be aligned."""
+    """Load eight bytes at any offset. NumPy views cannot do that, because they must be aligned."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         from llvmlite import ir

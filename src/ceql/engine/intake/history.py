@@ -17,11 +17,11 @@ MAX_JOINED = 1 << 14
 """Rows up to which small batches are put together."""
 
 MAX_STRETCH = 1 << 16
-"""Rows that may always be copied to look up some of them."""
+"""A stretch of so many rows may be copied as a whole, however few of them are wanted."""
 
 
 class History:
-    """Rows of the stream by their number: some old ones one by one, then all from some row on."""
+    """Rows of the stream by their number: single old rows that are still needed, then all rows from some number on."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -47,9 +47,10 @@ class History:
     @property
     def widest(self) -> int:
         """Bytes that the values of one row take at most, roughly."""
-        # PERF: only once results are wanted, and once for each batch: where nothing matches, it would cost a tenth.
+        # PERF: computed when results are first wanted, once for each batch. Otherwise a run without matches would take
+        # a tenth longer.
         known = zip(self._batches, self._widest, strict=True)
-        widest = [_widest(batch.columns) if one is None else one for batch, one in known]
+        widest = [_widest(batch.columns) if n_bytes is None else n_bytes for batch, n_bytes in known]
         self._widest = [*widest]
         return max(widest, default=0)
 
@@ -58,7 +59,7 @@ class History:
         self.append_rows(np.arange(first_row, first_row + len(batch), dtype=np.int64), batch)
 
     def append_rows(self, ids: IntArray, batch: pa.RecordBatch) -> None:
-        """Add rows with given, increasing numbers above all that are held."""
+        """Add rows with their numbers, which increase and are greater than all that are held."""
         if len(ids):
             self._ids.append(ids)
             self._batches.append(batch)
@@ -67,12 +68,12 @@ class History:
             self.n_bytes += batch.nbytes
             while self._is_last_small():
                 joined = pa.concat_batches(self._batches[-2:])
-                self.n_bytes += joined.nbytes - sum(one.nbytes for one in self._batches[-2:])
+                self.n_bytes += joined.nbytes - sum(batch.nbytes for batch in self._batches[-2:])
                 self._ids[-2:] = [np.concatenate(self._ids[-2:])]
                 self._batches[-2:], self._widest[-2:] = [joined], [None]
 
     def _is_last_small(self) -> bool:
-        """Whether the last two batches should be one: lengths that double keep the number of batches small."""
+        """Whether to join the last two batches, so that lengths double from one to the next and there are few."""
         if len(self._ids) < 2:
             return False
         before, last = len(self._ids[-2]), len(self._ids[-1])
@@ -111,7 +112,7 @@ class History:
 
 
 class Stretch:
-    """Rows of a history, to take values from: a piece of it, or of a long piece only the rows that are wanted."""
+    """A piece of the history to take values from; of a long piece only the rows that are wanted."""
 
     def __init__(self, ids: IntArray, table: pa.Table, wanted: IntArray) -> None:
         self._ids = ids
@@ -187,7 +188,7 @@ def _row_bytes(columns: Iterable[pa.Array]) -> IntArray:
 
 
 def _value_bytes(column: pa.Array) -> IntArray:
-    """Return how many bytes each value takes: those of texts as they are, of others all alike, on the average."""
+    """Return how many bytes each value takes: exact for text, the average of the column for others."""
     if not _is_text(column.type):
         return np.array([-(-column.nbytes // max(1, len(column)))])
     lengths = pc.binary_length(column)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ceql.engine.compiled import compiled
+from ceql.engine.intake.dictionaries import dictionary_codes, encoded
 from ceql.engine.intake.numbers import stored_numbers
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
@@ -19,13 +20,13 @@ NO_KEY = -1
 """The slot of events with a NULL in their key: they belong to no partition."""
 
 ENTRY_BYTES = 180
-"""What Python takes for a value in a dictionary, and for its code, beside the value's own bytes; roughly."""
+"""Bytes that Python takes for an entry of a dictionary and its code, beyond those of the value itself; roughly."""
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
 def key_hashes(columns: list[pa.Array]) -> IntArray:
-    """Return 64 bits for each row, equal for equal keys in every process and release: states are kept by them."""
+    """Return a 64-bit hash for each row, equal for equal keys in every process and release: states are stored by it."""
     return _hashed(np.stack([_stable_codes(_decoded(column)) for column in columns], axis=1))
 
 
@@ -46,11 +47,11 @@ class KeyEncoder:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes that the keys take, those of Python's own objects roughly."""
+        """Bytes that the keys take; those of Python objects are estimated."""
         return self.codes.nbytes + self._table.nbytes + self._dictionary_bytes
 
     def encode(self, columns: list[pa.Array], rows: IntArray) -> IntArray:
-        """Return the slots of some rows; no other row leaves a trace."""
+        """Return the slots of some rows; the keys of other rows are not entered."""
         columns = [_decoded(column) for column in columns]
         slots = np.full(len(rows), NO_KEY, np.int32)
         is_keyed = np.ones(len(rows), np.bool_)
@@ -73,11 +74,11 @@ class KeyEncoder:
 
     @property
     def size(self) -> tuple[int, ...]:
-        """How many keys there are, bytes of values, and values in each dictionary: what `shorten` takes."""
+        """The numbers of keys, of bytes of values, and of values in each dictionary: what `shorten` takes."""
         return self.n_keys, self._dictionary_bytes, *map(len, self.dictionaries)
 
     def shorten(self, size: tuple[int, ...]) -> None:
-        """Forget the keys that were met since there were so many."""
+        """Forget the keys that were entered after `size` was read."""
         if self.size == size:
             return
         self.n_keys, self._dictionary_bytes, *lengths = size
@@ -89,7 +90,7 @@ class KeyEncoder:
         _index(self.codes, self.n_keys, self._table)
 
     def hashes(self) -> IntArray:
-        """Return the hash of each key, which is that of `key_hashes`."""
+        """Return the hash of each key, the same as `key_hashes` gives."""
         codes = self.codes[: self.n_keys].copy()
         for index, dictionary in enumerate(self.dictionaries):
             if dictionary:
@@ -98,18 +99,18 @@ class KeyEncoder:
 
     @classmethod
     def of(cls, codes: IntArray, values: list[list[Any]]) -> KeyEncoder:
-        """Return an encoder that knows some keys; `ValueError` if two of them, or two values of a column, are one."""
+        """Return an encoder that knows some keys; `ValueError` if a key, or a value of a column, is there twice."""
         known = cls(len(values))
         known.dictionaries = [{value: code for code, value in enumerate(column)} for column in values]
         if [*map(len, known.dictionaries)] != [*map(len, values)]:
-            raise ValueError("two keys have one value")
+            raise ValueError("a value occurs twice")
         known._dictionary_bytes = sum(ENTRY_BYTES + sys.getsizeof(value) for column in values for value in column)
         known.n_keys = len(codes)
         known.codes = np.zeros((max(64, 4 * len(codes)), len(values)), np.int64)
         known.codes[: len(codes)] = codes
         known._table = np.full(_power_of_two(2 * len(known.codes)), -1, np.int32)
         if not _index(known.codes, known.n_keys, known._table):
-            raise ValueError("one key occurs twice")
+            raise ValueError("a key occurs twice")
         return known
 
     def kept(self, is_kept: IntArray) -> KeyEncoder:
@@ -127,7 +128,7 @@ class KeyEncoder:
         kept = KeyEncoder.of(codes, values)
         for index, known in enumerate(self._of_code):
             if known is not None:
-                # The last entry is for those that have no code.
+                # The last entry is for values that have no code yet, which is -1.
                 renumbered = np.full(len(self.dictionaries[index]) + 1, -1, np.int64)
                 renumbered[used_codes[index]] = np.arange(len(used_codes[index]))
                 kept._of_code[index] = known[0], renumbered[known[1]]
@@ -141,13 +142,13 @@ class KeyEncoder:
         if pa.types.is_dictionary(column.type):
             indices = column.indices.fill_null(0) if column.null_count else column.indices
             return self._codes_of(column.dictionary, np.asarray(indices)[rows], index)
-        encoded = (column if len(rows) == len(column) else column.take(pa.array(rows))).dictionary_encode()
-        of_code = self._entered(encoded.dictionary, index)
-        codes: IntArray = of_code[np.asarray(encoded.indices)]
+        wanted = (column if len(rows) == len(column) else column.take(pa.array(rows))).dictionary_encode()
+        of_code = self._entered(wanted.dictionary, index)
+        codes: IntArray = of_code[np.asarray(wanted.indices)]
         return codes
 
     def _codes_of(self, values: pa.Array, indices: IntArray, index: int) -> IntArray:
-        """Return the codes of some values of a column's own dictionary, which the next batch is likely to have, too."""
+        """Return the codes of some values of a column's own dictionary, which the next batch is likely to share."""
         known = self._of_code[index]
         if known is None or not known[0].equals(values):
             known = self._of_code[index] = values, np.full(len(values), -1, np.int64)
@@ -160,7 +161,7 @@ class KeyEncoder:
         return codes
 
     def _entered(self, values: pa.Array, index: int) -> IntArray:
-        """Return the code of each of some values, those that are new being given one."""
+        """Return the code of each of some values; new values get a new code."""
         dictionary = self.dictionaries[index]
         n_before = len(dictionary)
         codes = np.array([dictionary.setdefault(value, len(dictionary)) for value in values.to_pylist()], np.int64)
@@ -179,7 +180,7 @@ class KeyEncoder:
 
 
 def has_numbers(data_type: pa.DataType) -> bool:
-    """Whether values of a type are codes by themselves."""
+    """Whether values of a type are stored as 64-bit numbers that can serve as codes."""
     is_small_decimal = pa.types.is_decimal128(data_type) and data_type.precision <= 18
     is_number = pa.types.is_boolean(data_type) or pa.types.is_integer(data_type) or pa.types.is_floating(data_type)
     is_time = pa.types.is_timestamp(data_type) or pa.types.is_date32(data_type)
@@ -199,35 +200,24 @@ def _numbers(column: pa.Array) -> IntArray | None:
     return values
 
 
-def _encoded(column: pa.Array) -> pa.DictionaryArray:
-    return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-
-
-def _taken(of_code: IntArray, encoded: pa.DictionaryArray) -> IntArray:
-    """Return what each value of a dictionary has, row by row; what comes after the last is for NULL."""
-    indices = encoded.indices
-    if indices.null_count:
-        indices = indices.cast(pa.int64()).fill_null(len(encoded.dictionary))
-    taken: IntArray = of_code[np.asarray(indices)]
-    return taken
-
-
 def _stable_codes(column: pa.Array) -> IntArray:
     numbers = _numbers(column)
     if numbers is not None:
         return numbers
-    encoded = _encoded(column)
-    return _taken(np.array([*map(_stable_code, encoded.dictionary.to_pylist()), 0], np.int64), encoded)
+    column = encoded(column)
+    of_code = np.array([*map(_stable_code, column.dictionary.to_pylist()), 0], np.int64)
+    codes: IntArray = of_code[dictionary_codes(column)]
+    return codes
 
 
 def _stable_code(value: Any) -> int:
-    """Return 32 bits of a value, as Python's own hash differs between processes."""
+    """Return a 32-bit hash of a value. Python's own hash differs between processes."""
     # What `repr` escapes in strings depends on the release of Python.
     return zlib.crc32((value if isinstance(value, str) else repr(value)).encode())
 
 
 def _hashed(codes: IntArray) -> IntArray:
-    """Return the codes of each row as one number whose first bits depend on all of theirs."""
+    """Return a number for each row of codes. All bits of the codes have a part in its first bits."""
     hashed = np.zeros(len(codes), np.uint64)
     for index in range(codes.shape[1]):
         hashed = (hashed ^ codes[:, index].view(np.uint64)) * _MULTIPLIER
@@ -241,7 +231,7 @@ def _decoded(column: pa.Array) -> pa.Array:
 
 
 def _must_decode(values: pa.Array) -> bool:
-    """Whether a dictionary's codes cannot stand for its values: only strings are entered as they are, and no NULL."""
+    """Whether a column must be decoded because its dictionary has NULL in it, or values that are not strings."""
     return values.null_count > 0 or not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type))
 
 
@@ -251,7 +241,7 @@ def _power_of_two(least: int) -> int:
 
 @compiled
 def _look_up(codes: Any, slots: Any, done: Any, known: Any, n_known: Any, table: Any) -> Any:
-    """Fill in slots from row `done` on; stop when a new key finds no room."""
+    """Fill in slots from row `done` on; stop at a new key for which there is no room."""
     # PERF: unsigned indices, as in the kernel.
     mask = np.uint64(table.shape[0] - 1)
     n_columns = codes.shape[1]
@@ -316,7 +306,7 @@ def count_events(slots: Any, counts: Any) -> None:
 
 @compiled
 def positions_by_key(slots: Any, counts: Any) -> Any:
-    """Return each event's position in its own partition's stream, of which `counts` tells how long it is so far."""
+    """Return each event's position in the stream of its own partition; `counts` has their lengths so far."""
     positions = np.zeros(slots.shape[0], np.int64)
     # Counted up and down again: a copy would cost as much as there are keys.
     for i in range(slots.shape[0]):

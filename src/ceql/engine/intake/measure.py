@@ -1,4 +1,4 @@
-"""What a window measures, and the check that it never runs backwards."""
+"""The numbers that a window measures, and the check that they never decrease."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ceql.engine.intake.fold import first_decrease
-from ceql.engine.intake.numbers import stored_numbers, stored_scale
+from ceql.engine.intake.numbers import stored_numbers
 from ceql.errors import DataError
 from ceql.schema import kind_of
 from ceql.syntax import plan
+from ceql.syntax.cuts import units_in_one
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
 
 FLOAT_SCALE = 0.25
 FLOAT_SIZE = 1e308
-"""Doubles are measured in quarters, which loses nothing, and infinity as the greatest double: infinity is then at
-distance 0 from itself, and farther than any window from all others, whose distances stay below FLOAT_SIZE."""
+"""Doubles are divided by four, which loses nothing, and infinity becomes the greatest double. So infinity is at
+distance 0 from itself and farther than any window from all other numbers, whose distances stay below FLOAT_SIZE."""
 
 
 SORT_HINT = "sort the events, or ask for it: sort=True, --sort on the command line"
@@ -31,13 +32,13 @@ SORTED_HINT = (
     "{sorting} within one batch only, and this one begins before the end of the last: "
     "feed the older events first, or all in one batch"
 )
-"""What to do about time that runs backwards, and where each batch is sorted already."""
+"""Hints for time that runs backwards; the second one if each batch is sorted already."""
 
 
 class Measure:
     """What a window measures, as 64-bit integers or doubles that never decrease.
 
-    `sorting` says what sorts each batch before it comes here, if anything does: hints name it.
+    `sorting` names what sorts each batch before it comes here, if anything does; hints mention it.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Measure:
         self.last: Any = None
         self._type = pa.int64()
         self.first: int | None = None
-        """The first measure of all, where that matters: for windows that are wider than anything can be measured."""
+        """The first measure of all; only for windows of which 64 bits do not hold the size."""
         self._wide: int | None = None
         match window:
             case plan.EventsWindow(count):
@@ -78,7 +79,7 @@ class Measure:
         if units < 2**63:
             self.size = units
         else:
-            # The kernel cannot measure by this. All events that there ever were are inside, or `_check_span` refuses.
+            # The kernel cannot hold this size. All events are inside the window, or `_check_span` refuses them.
             self._wide = units
 
     @classmethod
@@ -92,7 +93,7 @@ class Measure:
         return measure
 
     def of(self, part: pa.RecordBatch, first_row: int, among: IntArray | None = None) -> tuple[IntArray, IntArray]:
-        """Return each row's measure, and which rows have one (empty if all do); `among` some rows, if that is given."""
+        """Return each row's measure, and which rows have one (empty if all do); `among` marks the rows that count."""
         if self.attribute is None:
             self.last = np.int64(first_row + len(part) - 1)
             return np.arange(first_row, first_row + len(part), dtype=np.int64), np.empty(0, np.bool_)
@@ -114,11 +115,11 @@ class Measure:
 
     @property
     def counts_rows(self) -> bool:
-        """Whether `of` gives numbers of rows, because the window is wider than anything that can be measured."""
+        """Whether `of` gives row numbers, because 64 bits do not hold the size of the window."""
         return self._wide is not None
 
     def now(self, n_events: int) -> Any:
-        """Return the last measure as `of` gave it, with so many events seen; None if there was none."""
+        """Return the last measure that `of` gave after `n_events` events; None if there was none."""
         return np.int64(n_events - 1) if self.counts_rows and self.last is not None else self.last
 
     def _check_span(self, present: IntArray, size: int) -> None:
@@ -184,11 +185,9 @@ class Measure:
         return str(int(value) + 2**63 if self._type == pa.uint64() else value)
 
 
-def _units(data_type: pa.DataType) -> Any:
+def _units(data_type: pa.DataType) -> Fraction:
     """Return how many stored units make one unit of a window's size (a nanosecond for times)."""
-    if pa.types.is_decimal(data_type):
-        return Fraction(10) ** data_type.scale
-    scale = Fraction(1) if data_type == pa.uint64() else stored_scale(data_type)
-    if scale is None:
+    kind = kind_of(data_type)
+    if not (kind.is_numeric or kind.is_time):
         raise DataError(f"a window cannot measure a column of type {data_type}")
-    return scale
+    return units_in_one(data_type)

@@ -1,4 +1,4 @@
-"""Numbers and times as Arrow stores them, and the constants that predicates compare them with, in the same units."""
+"""Numbers and times as Arrow stores them, and the constants of predicates in the same units."""
 
 from __future__ import annotations
 
@@ -13,25 +13,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ceql.syntax import plan
-from ceql.syntax.times import NANOSECONDS_PER_DAY
+from ceql.syntax.cuts import above, at_or_above, units_in_one
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
-_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
-
 
 def stored_scale(data_type: pa.DataType) -> Fraction | None:
-    """Return how many units of a type's stored integers make one (or one nanosecond); None if it has none."""
-    if pa.types.is_timestamp(data_type):
-        return Fraction(1, _NANOSECONDS[data_type.unit])
-    if pa.types.is_date32(data_type):
-        return Fraction(1, NANOSECONDS_PER_DAY)
-    if pa.types.is_date64(data_type):
-        return Fraction(1, 10**6)
-    if pa.types.is_decimal128(data_type) and data_type.precision <= 18 and data_type.scale >= 0:
-        return Fraction(10**data_type.scale)
-    is_plain = pa.types.is_floating(data_type) or (pa.types.is_integer(data_type) and data_type != pa.uint64())
-    return Fraction(1) if is_plain else None
+    """Return how many units of what a type stores make one (or one nanosecond); None if 64 bits do not hold it."""
+    is_small = pa.types.is_decimal128(data_type) and data_type.precision <= 18 and data_type.scale >= 0
+    is_plain = pa.types.is_integer(data_type) and data_type != pa.uint64()
+    is_time = pa.types.is_timestamp(data_type) or pa.types.is_date(data_type)
+    return units_in_one(data_type) if is_small or is_plain or is_time or pa.types.is_floating(data_type) else None
 
 
 def in_units(predicate: plan.Expression, scale: Fraction) -> plan.Expression:
@@ -54,7 +46,7 @@ def _exact(value: Any) -> Fraction | None:
 
 
 def is_piecewise(predicate: plan.Expression) -> bool:
-    """Whether a predicate's value changes only at its constants: no arithmetic on the column."""
+    """Whether a predicate's value changes only at its constants, because there is no arithmetic on the column."""
     match predicate:
         case plan.Compare():
             return all(isinstance(part, plan.Column | plan.Constant) for part in (predicate.left, predicate.right))
@@ -68,28 +60,18 @@ def is_piecewise(predicate: plan.Expression) -> bool:
 
 
 def number_constants(predicate: plan.Expression) -> Iterable[Any]:
-    """Yield the constants of a predicate that is piecewise, NULL left out."""
+    """Yield the constants of a piecewise predicate, except NULL."""
     return (part.value for part in predicate.walk() if isinstance(part, plan.Constant) and part.value is not None)
 
 
-def integer_cuts(constant: Fraction) -> list[int]:
-    """Return the integers from which on `>= constant` and `> constant` hold, as far as they fit 64 bits."""
-    cuts = (math.ceil(constant), math.floor(constant) + 1)
-    return [cut for cut in cuts if -(2**63) < cut < 2**63]
+def stored_cuts(constants: Iterable[Any], *, is_float: bool) -> list[Any]:
+    """Return in order the stored numbers at which a comparison with one of some constants may change.
 
-
-def float_cuts(constant: Any) -> list[float]:
-    """Return the doubles from which on `>= constant` and `> constant` hold."""
-    if isinstance(constant, float):
-        nearest = constant
-    else:
-        try:
-            nearest = float(constant)
-        except OverflowError:
-            return [math.inf] if constant > 0 else []
-    at_least = nearest if nearest >= constant else math.nextafter(nearest, math.inf)
-    above = at_least if at_least > constant else math.nextafter(at_least, math.inf)
-    return [at_least, above]
+    NaN is not among them: it is greater than all other numbers, and a class of its own.
+    """
+    data_type = pa.float64() if is_float else pa.int64()
+    found = {find(constant, data_type) for constant in constants for find in (at_or_above, above)}
+    return sorted(cut for cut in found if cut is not None and not math.isnan(cut))
 
 
 def stored_numbers(array: pa.Array) -> tuple[IntArray, IntArray]:

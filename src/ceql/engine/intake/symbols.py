@@ -25,15 +25,14 @@ IRRELEVANT = 0
 """The symbol of events that satisfy no guard."""
 
 MAX_TABLE = 1 << 14
-"""Entries of a table from (set, class) to set. Columns multiply the sets that are possible, so that beyond
-this only those that occur are looked at."""
+"""Most entries of a table from (set, class) to set. Each column multiplies the possible sets; beyond this number only
+those that occur are computed."""
 
 
 class SymbolEncoder:
-    """Turns record batches into symbols; numbers of symbols are given as they are met.
+    """Turns record batches into symbols, which are numbered in the order in which they occur.
 
-    `masks[symbol]` has bit i set if guard i holds. They are a memo: dropping it and meeting the
-    symbols in another order changes no match.
+    `masks[symbol]` has bit i set if guard i holds. This is a memo: other numbers for the same symbols change no match.
     """
 
     def __init__(self, guards: tuple[Guard, ...]) -> None:
@@ -47,7 +46,7 @@ class SymbolEncoder:
     def encode(self, columns: Columns, symbols: IntArray, rows: IntArray | None = None) -> int:
         """Write each row's symbol to `symbols`; return how many were written.
 
-        Where `rows` is given, irrelevant rows are left out, and those that are not have their numbers written to it.
+        Where `rows` is given, irrelevant rows are left out, and the numbers of all others are written to `rows`.
         """
         n_rows = len(symbols)
         may_drop, rows = rows is not None, np.empty(n_rows, np.int32) if rows is None else rows
@@ -83,7 +82,7 @@ class SymbolEncoder:
     def _fold_what_occurs(
         self, before: IntArray, classes: IntArray, sets: list[int], index: int, holding: list[int]
     ) -> tuple[IntArray, list[int]]:
-        """Do a column's step for the pairs of set and class that some row has, where all pairs would be too many."""
+        """Do a column's step for those pairs of set and class that occur in some row: all pairs would be too many."""
         pairs, of_row = np.unique(before.astype(np.int64) * len(holding) + classes, return_inverse=True)
         refuted = _refuted(self._stages[index].needs, holding)
         left = [sets[pair // len(holding)] & ~refuted[pair % len(holding)] for pair in pairs.tolist()]
@@ -125,12 +124,12 @@ class _Table:
     next: IntArray
 
     def is_for(self, before: list[int], holding: list[int], of_code: IntArray | None) -> bool:
-        """Whether this is the table for just these."""
+        """Whether the table was made from these very objects."""
         return self.before is before and self.holding is holding and self.of_code is of_code
 
 
 def _frozen(array: IntArray) -> IntArray:
-    """Return a read-only view: Arrow's memory comes as such, and loops are compiled for one kind only."""
+    """Return a read-only view. Arrow's memory is read-only, and loops are compiled only for such arrays."""
     view = array.view()
     view.flags.writeable = False
     return view

@@ -1,12 +1,12 @@
 """Predicates with arithmetic over whole columns of numbers, with the meaning of `predicates.evaluate`.
 
-Where a predicate compares a column with constants, few classes of values say it all (`symbols`). Arithmetic, and
-comparisons between columns, have as many classes as values; so they are computed for all rows at once.
+A column that is only compared with constants has few classes of values (see `classes`). With arithmetic, and where
+columns are compared with each other, there may be as many classes as values. Such predicates are computed here, for all
+rows at once.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from ceql.schema import Kind
-from ceql.syntax import plan
+from ceql.syntax import cuts, plan
 
 Array = Any
 """A NumPy array."""
@@ -49,50 +49,37 @@ def in_own_kind(predicate: plan.Expression) -> plan.Expression:
 
 def _compare_in_own_kind(predicate: plan.Compare) -> plan.Expression:
     assert isinstance(predicate.right, plan.Constant)
-    above = _at_least(predicate.right, plan.kind_of_value(predicate.left))
-    if above is None:
+    kind = plan.kind_of_value(predicate.left)
+    asked = _in_kind(predicate.operator, predicate.right, kind)
+    if asked is None or isinstance(asked, bool):
         return predicate
-    if above is predicate.right or above.value == predicate.right.value:
-        return plan.Compare(predicate.left, predicate.operator, above, as_doubles=False)
-    if predicate.operator in ("=", "!="):
-        return predicate
-    return plan.Compare(predicate.left, "<" if predicate.operator in ("<", "<=") else ">=", above, as_doubles=False)
+    return plan.Compare(predicate.left, asked[0], plan.Constant(asked[1], kind), as_doubles=False)
 
 
 def _set_in_own_kind(predicate: plan.InSet) -> plan.Expression:
     """Return a set without the items that no number of its value's kind equals."""
     kind = plan.kind_of_value(predicate.value)
-    items = []
-    for item in predicate.items:
-        own = _at_least(item, kind)
-        if own is None:
-            return predicate
-        if own.value == item.value or own is item:
-            items.append(own)
+    asked = [_in_kind("=", item, kind) for item in predicate.items]
+    if None in asked:
+        return predicate
+    items = [plan.Constant(equal[1], kind) for equal in asked if isinstance(equal, tuple)]
     return plan.InSet(predicate.value, tuple(items), predicate.has_null)
 
 
-def _at_least(constant: plan.Constant, kind: Kind) -> plan.Constant | None:
-    """Return the least number of a kind that is not below a constant; None if there is none, or it is no number."""
-    value = constant.value
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+_COMPUTED_TYPES = {Kind.INTEGER: pa.int64(), Kind.FLOAT: pa.float64()}
+"""What numbers of each kind are computed in; others are not."""
+
+
+def _in_kind(operator: str, constant: plan.Constant, kind: Kind) -> tuple[str, cuts.Number] | bool | None:
+    """Return a comparison with a constant as `cuts.in_type` does; None if it is not one of numbers."""
+    data_type, value = _COMPUTED_TYPES.get(kind), constant.value
+    if data_type is None or isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
-    if isinstance(value, float) and (kind is Kind.FLOAT or not math.isfinite(value)):
-        return constant if kind is Kind.FLOAT else None
-    if kind is Kind.INTEGER:
-        whole = math.ceil(value)
-        return plan.Constant(whole, kind) if -(2**63) <= whole < 2**63 else None
-    if kind is not Kind.FLOAT:
-        return None
-    try:
-        nearest = float(value)
-    except OverflowError:
-        return None
-    return plan.Constant(nearest if nearest >= value else math.nextafter(nearest, math.inf), kind)
+    return cuts.in_type(operator, value, data_type)
 
 
 def can_evaluate(predicate: plan.Expression, types: Mapping[str, pa.DataType]) -> bool:
-    """Whether a predicate is made of numbers that NumPy computes with as Python does, on columns of these types."""
+    """Whether NumPy gives what `predicates.evaluate` gives, for a predicate over columns of these types."""
     match predicate:
         case plan.Compare():
             parts = (predicate.left, predicate.right)
@@ -112,7 +99,7 @@ def can_evaluate(predicate: plan.Expression, types: Mapping[str, pa.DataType]) -
 
 
 def can_compute(term: plan.Expression, types: Mapping[str, pa.DataType]) -> bool:
-    """Whether a term is a number that NumPy computes as Python does."""
+    """Whether a term is a number for which NumPy gives what `predicates.evaluate` gives."""
     match term:
         case plan.Column(name=name):
             data_type = types.get(name)
@@ -184,7 +171,7 @@ def compute(term: plan.Expression, columns: Mapping[str, Vector]) -> Vector:
 
 
 def _joined(parts: list[Vector], *, is_all: bool) -> Vector:
-    """Return a conjunction, or a disjunction, in three-valued logic: one part may decide it, whatever others are."""
+    """Return a conjunction or a disjunction in three-valued logic: one part may decide it, even if others are NULL."""
     decided: Any = np.zeros(1, np.bool_)
     is_valid: Any = np.ones(1, np.bool_)
     for part in parts:

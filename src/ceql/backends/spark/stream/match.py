@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own document
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
+from ceql.automaton.properties import why_not_by_key
 from ceql.backends.spark import bad_records
 from ceql.backends.spark.durations import is_duration
 from ceql.backends.spark.predicates import quoted
@@ -29,7 +30,6 @@ from ceql.backends.spark.stream.task import MAX_PART_BYTES, StreamTask
 from ceql.backends.spark.worker import map_batches
 from ceql.errors import DataError
 from ceql.syntax import plan as plans
-from ceql.syntax.ast import Consumption
 
 Ordering = Literal["time", "arrival"]
 
@@ -89,8 +89,7 @@ def packed_rows(prepared: Prepared, *, watermark: str | None, n_shards: int) -> 
 
 
 def _n_shards(prepared: Prepared, n_shards: int) -> int:
-    query = prepared.query.plan
-    return n_shards if query.partition_by and query.consumption is not Consumption.ANY else 1
+    return n_shards if why_not_by_key(prepared.query.plan) is None else 1
 
 
 def _time_attribute(prepared: Prepared) -> str:

@@ -1,8 +1,7 @@
-"""Rows of a stream on their way: packed for their shard, kept as bytes, put in order, handed back to Spark."""
+"""Rows of a stream on their way: packed for their shard, kept as bytes, handed back to Spark."""
 
 from __future__ import annotations
 
-import math
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ceql.backends.spark.times import in_utc
 
@@ -81,43 +79,6 @@ def _table(blob: memoryview) -> pa.Table:
 def micros_of(events: pa.Table) -> pa.ChunkedArray:
     """Return the times of events, in microseconds."""
     return events[TIME].cast(pa.timestamp("us", events[TIME].type.tz)).cast(pa.int64())
-
-
-def sort_keys(column: pa.ChunkedArray) -> list[pa.ChunkedArray]:
-    """Return columns that order rows as Spark does: NULL first, NaN last, a struct by its fields."""
-    keys = [column.is_valid()] if column.null_count else []
-    if pa.types.is_struct(column.type):
-        return [*keys, *(key for field in column.flatten() for key in sort_keys(field))]
-    if pa.types.is_nested(column.type):
-        return [*keys, _ranks(column)]
-    if pa.types.is_floating(column.type):
-        is_nan = pc.is_nan(column)
-        return [*keys, is_nan, pc.if_else(is_nan, pa.scalar(0.0, column.type), column)]
-    return [*keys, column]
-
-
-def _ranks(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return numbers that order lists as Spark does, and maps, which Spark does not order, in one fixed way."""
-    keys = [_rank_key(value) for value in column.to_pylist()]
-    number_of = {key: number for number, key in enumerate(sorted(set(keys)))}
-    return pa.chunked_array([pa.array([number_of[key] for key in keys], pa.int64())])
-
-
-def _rank_key(value: Any) -> tuple[Any, ...]:
-    if value is None:
-        return (0,)
-    if isinstance(value, dict):
-        return (1, *map(_rank_key, value.values()))
-    if isinstance(value, list | tuple):
-        return (1, *map(_rank_key, value))
-    if isinstance(value, float):
-        return (1, math.isnan(value), 0.0 if math.isnan(value) else value)
-    return (1, value)
-
-
-def sign_of_zero(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return what tells the two zeros apart, which are equal to all that sorts."""
-    return pc.if_else(pc.equal(column, 0.0), column.cast(pa.float64()).cast(pa.string()), pa.scalar(None, pa.string()))
 
 
 def to_frame(batch: pa.RecordBatch) -> pd.DataFrame:

@@ -1,0 +1,32 @@
+"""An automaton as a list of transitions or as a graph."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from ceql.automaton.cea import CEA, Transition
+from ceql.explain.graphs import Graph
+from ceql.explain.predicates import guard_text, label_text
+
+
+def render_automaton(cea: CEA, format: str) -> str:
+    """Return an automaton as a list of transitions, DOT or Mermaid."""
+    if format == "text":
+        head = f"{cea.n_states} states, {len(cea.transitions)} transitions; initial {cea.initial}, final {cea.final}"
+        transitions = sorted(cea.transitions, key=lambda transition: (transition.source, transition.target))
+        lines = (f"{transition.source} -[{_text(transition)}]-> {transition.target}" for transition in transitions)
+        return "\n".join([head, *lines])
+    graph = Graph(format, "LR")
+    for state in range(cea.n_states):
+        is_final = state == cea.final
+        graph.node(str(state), shape="final" if is_final else "initial" if state == cea.initial else "state")
+    parallel: dict[tuple[int, int], list[str]] = defaultdict(list)
+    for transition in cea.transitions:
+        parallel[transition.source, transition.target].append(_text(transition))
+    for (source, target), texts in parallel.items():
+        graph.edge(f"n{source}", f"n{target}", "\n".join(texts))
+    return graph.text()
+
+
+def _text(transition: Transition) -> str:
+    return f"{guard_text(transition.guard)} / {label_text(transition.label)}"

@@ -1,0 +1,63 @@
+"""What a query costs, in words: what is constant per event, what is not, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ceql.automaton.cea import CEA
+from ceql.automaton.properties import (
+    compared_by,
+    has_exponential_output,
+    sees_every_event,
+    why_not_by_key,
+    why_not_by_time,
+)
+from ceql.syntax import plan
+from ceql.syntax.ast import Consumption, Strategy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FEWER_MATCHES = "add LIMIT n, or select MAX, NEXT or LAST"
+
+
+def cost_contract(query: plan.Plan, cea: CEA) -> Iterator[str]:
+    """Yield what is constant per event, what is not, and why."""
+    yield "update: constant time per event, whatever the window and however many partial matches there are"
+    yield "output: each match takes time linear in its size; none is computed before it is asked for"
+    yield _state_cost(query)
+    if (compared := compared_by(query, cea)) is not Strategy.ALL:
+        yield (
+            f"not constant: at each event that completes a match, {compared.value} compares the best match "
+            "of every starting event in the window"
+        )
+    if (explosion := exponential_output(query)) is not None:
+        bound = f"LIMIT {query.limit} caps them" if query.limit is not None else FEWER_MATCHES
+        yield f"not constant: {explosion}; {bound}"
+    if sees_every_event(query, cea):
+        yield "every event is read: with ':', STRICT or WITHIN n EVENTS, events that no predicate mentions count, too"
+    yield _parallelism(query)
+
+
+def exponential_output(query: plan.Plan) -> str | None:
+    """Return why a query may have exponentially many matches, LIMIT aside; None if it cannot."""
+    if not has_exponential_output(query):
+        return None
+    return "+ under ALL finds every subset of the repeated events, exponentially many"
+
+
+def _state_cost(query: plan.Plan) -> str:
+    where = " of each partition" if query.partition_by else ""
+    if query.window is None:
+        return f"state: no WITHIN, so nothing expires and no state is pruned; it grows with the stream{where}"
+    return f"state: linear in the events of one window{where}; what has left the window is dropped"
+
+
+def _parallelism(query: plan.Plan) -> str:
+    by_key, by_time = why_not_by_key(query), why_not_by_time(query)
+    if by_key is None:
+        return "parallel: partitions are independent"
+    if by_time is None:
+        return "parallel: the stream can be cut in time, each piece with one window before it"
+    is_enough = query.partition_by or query.consumption is Consumption.ANY
+    return f"one task only: {by_key}" if is_enough else f"one task only: {by_key}, and {by_time}"

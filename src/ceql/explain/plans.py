@@ -1,0 +1,57 @@
+"""A plan in words."""
+
+from __future__ import annotations
+
+from ceql.automaton.cea import CEA
+from ceql.explain.cost import cost_contract
+from ceql.explain.trees import render_tree
+from ceql.syntax import plan
+from ceql.syntax.ast import Consumption, Strategy, quoted_name
+
+
+def explain_plan(query: plan.Plan, cea: CEA) -> str:
+    """Return the plan in words: clauses, result columns, formula, and the cost contract."""
+    clauses = [
+        f"streams       {', '.join(map(quoted_name, query.sources))}",
+        f"strategy      {query.strategy.value}: {_STRATEGIES[query.strategy]}",
+        f"partition by  {', '.join(map(quoted_name, query.partition_by)) or 'nothing: one stream for all events'}",
+        f"window        {_window_text(query)}",
+        f"consumption   {query.consumption.value}: {_CONSUMPTIONS[query.consumption]}",
+        f"limit         {'none' if query.limit is None else f'{query.limit} per completing event'}",
+    ]
+    columns = [
+        f"{column.name}: {column.type}" + ("" if column.nullable else " not null") for column in query.result_schema
+    ]
+    sections = [
+        ("Clauses", clauses),
+        ("Result columns", columns),
+        ("Formula", render_tree(query.formula, "text").split("\n")),
+        ("Automaton", [f"{cea.n_states} states, {len(cea.transitions)} transitions, determinized while it runs"]),
+        ("Cost", list(cost_contract(query, cea))),
+    ]
+    return "\n\n".join("\n".join([title, *(f"  {line}" for line in lines)]) for title, lines in sections)
+
+
+_STRATEGIES = {
+    Strategy.ALL: "every match",
+    Strategy.NEXT: "at each last event, the matches that take the earliest events",
+    Strategy.LAST: "at each last event, the matches that take the latest events",
+    Strategy.MAX: "at each last event, the matches that no other contains",
+    Strategy.STRICT: "the matches whose selected events have no gap between them",
+}
+_CONSUMPTIONS = {
+    Consumption.NONE: "events serve any number of matches",
+    Consumption.PARTITION: "a match forgets all earlier events of its partition",
+    Consumption.ANY: "a match forgets all earlier events",
+}
+
+
+def _window_text(query: plan.Plan) -> str:
+    """Return the window in words."""
+    match query.window:
+        case plan.EventsWindow(count):
+            return f"{count} events: first and last at most {count} positions apart"
+        case plan.AttributeWindow(attribute, kind, size):
+            amount = f"{size / 10**9:g} seconds" if kind.is_time else str(size)
+            return f"{amount} by {quoted_name(attribute)}, both ends included"
+    return "none"

@@ -1,0 +1,76 @@
+"""Predicates, guards and labels as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ceql.automaton.cea import MARK, Guard, Label
+from ceql.schema import Kind
+from ceql.syntax import plan
+from ceql.syntax.ast import quoted_name
+from ceql.syntax.times import write_time
+
+
+def predicate_text(predicate: plan.Expression) -> str:
+    """Return a bound predicate as the query would write it."""
+    return _predicate(predicate, 0)
+
+
+def _predicate(predicate: plan.Expression, level: int) -> str:
+    text, own_level = _predicate_and_level(predicate)
+    return text if own_level >= level else f"({text})"
+
+
+def _predicate_and_level(predicate: plan.Expression) -> tuple[str, int]:
+    """Return the text and how strongly it binds, as in `ast`."""
+    match predicate:
+        case plan.HasType():
+            name = quoted_name(predicate.event_type)
+            return (name if predicate.stream is None else f"{quoted_name(predicate.stream)}>{name}"), 9
+        case plan.Column():
+            return quoted_name(predicate.name), 9
+        case plan.Constant():
+            return _constant(predicate), 6
+        case plan.Any():
+            return " OR ".join(_predicate(part, 1) for part in predicate.parts), 0
+        case plan.All():
+            return " AND ".join(_predicate(part, 2) for part in predicate.parts), 1
+        case plan.Not():
+            return f"NOT {_predicate(predicate.predicate, 2)}", 2
+        case plan.Compare():
+            return f"{_predicate(predicate.left, 4)} {predicate.operator} {_predicate(predicate.right, 4)}", 3
+        case plan.InSet():
+            items = [_constant(item) for item in predicate.items] + ["NULL"] * predicate.has_null
+            return f"{_predicate(predicate.value, 4)} IN {{{', '.join(items)}}}", 3
+        case plan.Matches():
+            return f"{_predicate(predicate.value, 4)} RLIKE {_constant(plan.Constant(predicate.regex, Kind.STRING))}", 3
+        case plan.IsNull():
+            return f"{_predicate(predicate.value, 4)} IS NULL", 3
+        case plan.Negative():
+            return f"-{_predicate(predicate.value, 7)}", 6
+        case plan.Arithmetic():
+            level = 4 if predicate.operators[0] in "+-" else 5
+            first, *rest = (_predicate(operand, level + 1) for operand in predicate.operands)
+            pairs = zip(predicate.operators, rest, strict=True)
+            return first + "".join(f" {sign} {operand}" for sign, operand in pairs), level
+    raise AssertionError(f"no rule for {type(predicate).__name__}")
+
+
+def _constant(constant: plan.Constant) -> str:
+    value: Any = constant.value
+    if constant.kind.is_time and value is not None:
+        value = write_time(value, constant.kind)
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return "NULL" if value is None else str(value).upper() if isinstance(value, bool) else str(value)
+
+
+def guard_text(guard: Guard) -> str:
+    """Return a transition's condition; the event type comes first."""
+    parts = sorted((not isinstance(part, plan.HasType), _predicate(part, 2)) for part in guard)
+    return " AND ".join(text for _, text in parts) or "TRUE"
+
+
+def label_text(label: Label) -> str:
+    """Return the variables that a transition binds, `-` for none."""
+    return ", ".join("marked" if name == MARK else quoted_name(name) for name in sorted(label)) or "-"
