@@ -184,7 +184,7 @@ def test_buffers_do_not_grow_with_every_event_that_has_many_rivals(strategy: str
         assert session.feed([{"type": "C"}]).count() == {"MAX": 25}.get(strategy, 1)
         assert session.pipeline is not None
         recognizer = session.pipeline.run.recognizer
-        sizes.append((len(recognizer._output.start), len(recognizer._output.row), len(recognizer._scratch.path_row)))
+        sizes.append((len(recognizer._output.start), len(recognizer._output.row), len(recognizer._walk.path_row)))
     assert len(set(sizes[1:])) == 1
 
 

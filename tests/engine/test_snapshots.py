@@ -164,7 +164,8 @@ def with_value(place: Any, value: Any) -> Any:
 @pytest.mark.parametrize("value", [-4, -3, 10**6, 2**31 - 1, -(2**31)])
 @pytest.mark.parametrize("place", [0, -1])
 @pytest.mark.parametrize(
-    "name", ["link", "kind", "data", "pool", "key_from", "key_length", "key_room", "key_codes", "row_ids", "key_events"]
+    "name",
+    ["link", "kind", "data", "pool", "key_first", "key_length", "key_room", "key_codes", "row_ids", "key_events"],
 )
 def test_a_number_that_points_nowhere_is_refused(name: str, place: int, value: int) -> None:
     assert "damaged" in refused(forged(QUERY_BY_EVENTS, name, with_value(place, value)), QUERY_BY_EVENTS)

@@ -15,7 +15,29 @@ from numba import njit
 
 
 def compiled(function: Any) -> Any:
-    """Return a function compiled without Python objects, cached on disk if any folder can be written.
+    """Return a function compiled without Python objects, cached on disk if any folder can be written."""
+    return _cached(function)
+
+
+def compiled_in_place(function: Any) -> Any:
+    """Return a compiled function that changes arrays but makes none.
+
+    PERF: references to arrays need no counting then. The kernel takes its arrays from named groups, and counting made
+    S3' eight times as slow (`make bench`).
+    """
+    return _cached(function, _nrt=False)
+
+
+def inlined(function: Any) -> Any:
+    """Return a function that becomes a part of each compiled function that calls it.
+
+    PERF: what is done for every event has a name so, but costs no call.
+    """
+    return njit(nogil=True, inline="always")(function)
+
+
+def _cached(function: Any, **options: Any) -> Any:
+    """Return a compiled function with a cache.
 
     Numba looks for the source's own folder and for the user's; on a cluster's workers neither may be
     writable, and it then fails at import. A folder for temporary files comes third, no cache last.
@@ -25,13 +47,13 @@ def compiled(function: Any) -> Any:
     try:
         for settings.CACHE_DIR in _folders(given):
             try:
-                return _stamped(njit(nogil=True, cache=True)(function))
+                return _stamped(njit(nogil=True, cache=True, **options)(function))
             except (RuntimeError, OSError):
                 continue
     finally:
         # Other packages may use Numba too: where their caches go is not ours to say.
         settings.CACHE_DIR = given
-    return njit(nogil=True)(function)
+    return njit(nogil=True, **options)(function)
 
 
 def _stamped(function: Any) -> Any:

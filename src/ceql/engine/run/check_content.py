@@ -17,10 +17,11 @@ from ceql.automaton.lazy import DetState
 from ceql.engine.compiled import compiled
 from ceql.engine.intake.keys import has_numbers
 from ceql.engine.run.arena import BOTTOM, END, UNION
+from ceql.engine.run.arrays import Arena
+from ceql.engine.run.bits import members
 from ceql.engine.run.kernel import LIST_CAPACITY
 from ceql.engine.run.memo import START, Memo
 from ceql.engine.run.snapshot import Content
-from ceql.engine.run.state import members
 from ceql.errors import SnapshotError
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
@@ -88,7 +89,7 @@ def _check_counters(content: Content, are_floats: list[bool]) -> None:
 def _check_arrays(content: Content, memo: Memo, number: Any, n_key_columns: int) -> None:
     """Check the run state, given the memo that knows its states and labels, and the type of the window's measure."""
     n_nodes, n_lists, n_words = len(content["kind"]), len(content["list_length"]), len(content["active"])
-    n_keys, n_pool = len(content["key_from"]), len(content["pool"])
+    n_keys, n_pool = len(content["key_first"]), len(content["pool"])
     expected: dict[str, tuple[Any, tuple[int, ...]]] = {
         "active": (np.uint64, (n_words,)),
         "list_nodes": (np.int32, (n_lists, LIST_CAPACITY)),
@@ -97,7 +98,7 @@ def _check_arrays(content: Content, memo: Memo, number: Any, n_key_columns: int)
         "link": (np.int32, (n_nodes,)),
         "data": (np.int64, (n_nodes,)),
         "start": (number, (n_nodes,)),
-        **{name: (np.int64, (n_keys,)) for name in ("key_from", "key_length", "key_room", "key_epoch", "key_events")},
+        **{name: (np.int64, (n_keys,)) for name in ("key_first", "key_length", "key_room", "key_epoch", "key_events")},
         "key_active": (np.uint64, (n_keys, n_words)),
         "pool": (np.int32, (n_pool,)),
     }
@@ -126,7 +127,7 @@ def _check_nodes(content: Content, n_labels: int, *, has_rows: bool, counts_rows
     if len(content["kind"]) and last is None:
         raise _forged("it has open matches before any time")
     bad = _first_bad_node(
-        *(content[name] for name in ("kind", "link", "data", "start")),
+        Arena(*(content[name] for name in Arena._fields)),
         content["start"].dtype.type(0 if last is None else last),
         n_labels,
         n_events,
@@ -181,7 +182,7 @@ def _check_keys(content: Content, n_states: int) -> None:
     is_inside = not len(lengths) or (lengths.min() >= 0 and lengths.max() <= n_pool)
     if not is_inside or lengths.sum() != n_pool:
         raise _forged("its keys do not share the pool")
-    is_dense = np.array_equal(content["key_from"], np.cumsum(lengths) - lengths)
+    is_dense = np.array_equal(content["key_first"], np.cumsum(lengths) - lengths)
     if not is_dense or not np.array_equal(content["key_room"], lengths):
         raise _forged("its keys do not share the pool")
     if len(counts) and not 0 <= counts.min() <= counts.max() <= content["n_events"]:
@@ -207,10 +208,7 @@ def _forged(what: str) -> SnapshotError:
 
 @compiled
 def _first_bad_node(
-    kind: Any,
-    link: Any,
-    data: Any,
-    start: Any,
+    arena: Any,
     last: Any,
     n_labels: Any,
     n_events: Any,
@@ -218,6 +216,7 @@ def _first_bad_node(
     has_rows: Any,
 ) -> Any:
     """Return the first node that is not as the kernel makes them, or -1. Rows never decrease from node to node."""
+    kind, link, data, start = arena
     row = 0
     at = 0
     for node in range(kind.shape[0]):

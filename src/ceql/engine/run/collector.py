@@ -4,76 +4,72 @@ from __future__ import annotations
 
 import numpy as np
 
-from ceql.engine.compiled import compiled
-from ceql.engine.run.arena import CONSUME_ALL, END, UNION
-from ceql.engine.run.kernel import BIT_OF, DE_BRUIJN, KEY, N_EMITTED, N_NODES, N_POOL
+from ceql.engine.compiled import compiled_in_place, inlined
+from ceql.engine.run.arena import END, UNION
+from ceql.engine.run.bits import lowest, without_lowest
+from ceql.engine.run.modes import CONSUME_ALL
+
+DEAD, KEPT, IS_LEFT = -1, -2, -3
+"""What becomes of a node, until it has its new number. A union whose right side has expired is its left side."""
 
 
-@compiled
-def collect(
-    control,
-    size,
-    now,
-    key_now,
-    active,
-    list_nodes,
-    list_length,
-    list_merged,
-    kind,
-    link,
-    data,
-    start,
-    key_from,
-    key_length,
-    key_room,
-    key_epoch,
-    key_active,
-    pool,
-    consumes,
-    # scratch: what becomes of each node, and the pool written anew
-    moved_to,
-    new_pool,
-):
-    """Drop what has left the window and close the gaps, in place; return the new length of the pool.
+@compiled_in_place
+def collect(control, rules, now, key_now, lists, arena, keys, pool, moved_to, new_pool):
+    """Drop what has left the window and close the gaps, in place; the pool is written anew.
 
     Nodes are marked in one descending pass and moved in one ascending pass, because children
-    have lower numbers than parents. A union whose right side has expired becomes its left side.
-    `key_now` gives each key's own measure where windows count events, else it is empty and `now`
-    holds for all.
+    have lower numbers than parents. `key_now` gives each key's own measure where windows count
+    events, else it is empty and `now` holds for all. `moved_to` is scratch, with an entry for
+    each node.
     """
-    n_nodes = control[N_NODES]
-    dead, kept, is_left = -1, -2, -3
-    for node in range(n_nodes):
-        moved_to[node] = dead
+    moved_to[:] = DEAD
+    mark_lists(rules.size, now, lists, arena, moved_to)
+    control.n_pool = mark_keys(control, rules, now, key_now, arena, keys, pool, moved_to, new_pool)
+    mark_children(control.n_nodes, rules.size, now, key_now.shape[0] == 0, arena, moved_to)
+    control.n_nodes = close_gaps(control.n_nodes, arena, moved_to)
+    renumber_nodes(lists, keys, new_pool, moved_to)
 
-    for word in range(active.shape[0]):
-        bits = active[word]
+
+@inlined
+def is_alive(started, now, size):
+    """Return whether a run can still be part of a match; those that begin later than `now` can."""
+    return started >= now or 0 <= now - started <= size
+
+
+@compiled_in_place
+def mark_lists(size, now, lists, arena, moved_to):
+    """Mark the nodes in the lists of the current key, and shorten these."""
+    for word in range(lists.active.shape[0]):
+        bits = lists.active[word]
         while bits != 0:
-            low = bits & (~bits + np.uint64(1))
-            bits ^= low
-            state = word * 64 + BIT_OF[(low * DE_BRUIJN) >> np.uint64(58)]
+            state = word * 64 + lowest(bits)
+            bits = without_lowest(bits)
             length = 0
-            for i in range(list_length[state]):
-                node = list_nodes[state, i]
-                if start[node] >= now or 0 <= now - start[node] <= size:
-                    list_nodes[state, length] = node
+            for i in range(lists.length[state]):
+                node = lists.nodes[state, i]
+                if is_alive(arena.start[node], now, size):
+                    lists.nodes[state, length] = node
                     length += 1
-                    moved_to[node] = kept
-            list_length[state] = length
-            list_merged[state] = -1
+                    moved_to[node] = KEPT
+            lists.length[state] = length
+            lists.merged[state] = -1
             if length == 0:
-                active[word] &= ~low
+                lists.active[word] &= ~(np.uint64(1) << np.uint64(state & 63))
 
+
+@compiled_in_place
+def mark_keys(control, rules, now, key_now, arena, keys, pool, moved_to, new_pool):
+    """Mark the nodes in the lists of all other keys, and pack these one after the other; return their length."""
     n_pool = 0
-    for key in range(key_from.shape[0]):
-        is_current = key == control[KEY]
-        is_forgotten = consumes == CONSUME_ALL and key_epoch[key] != control[N_EMITTED]
+    for key in range(keys.first.shape[0]):
+        is_current = key == control.key
+        is_forgotten = rules.consumes == CONSUME_ALL and keys.epoch[key] != control.n_emitted
         key_time = key_now[key] if key_now.shape[0] > 0 else now
         first = n_pool
-        i = key_from[key]
-        end = i + key_length[key]
-        for word in range(key_active.shape[1]):
-            key_active[key, word] = 0
+        i = keys.first[key]
+        end = i + keys.length[key]
+        for word in range(keys.active.shape[1]):
+            keys.active[key, word] = 0
         while i < end and not is_current and not is_forgotten:
             state = pool[i]
             old_length = pool[i + 1]
@@ -82,62 +78,73 @@ def collect(
             for _ in range(old_length):
                 node = pool[i]
                 i += 1
-                if start[node] >= key_time or 0 <= key_time - start[node] <= size:
+                if is_alive(arena.start[node], key_time, rules.size):
                     new_pool[n_pool + 2 + length] = node
                     length += 1
-                    moved_to[node] = kept
+                    moved_to[node] = KEPT
             if length > 0:
                 new_pool[n_pool] = state
                 new_pool[n_pool + 1] = length
                 n_pool += 2 + length
-                key_active[key, state >> 6] |= np.uint64(1) << np.uint64(state & 63)
-        key_from[key] = first
-        key_length[key] = n_pool - first
-        key_room[key] = n_pool - first
+                keys.active[key, state >> 6] |= np.uint64(1) << np.uint64(state & 63)
+        keys.first[key] = first
+        keys.length[key] = n_pool - first
+        keys.room[key] = n_pool - first
+    return n_pool
 
+
+@compiled_in_place
+def mark_children(n_nodes, size, now, has_one_clock, arena, moved_to):
+    """Mark what marked nodes lead to, without what has left the window."""
     for node in range(n_nodes - 1, -1, -1):
-        if moved_to[node] == dead or link[node] == END:
+        if moved_to[node] == DEAD or arena.link[node] == END:
             continue
-        if kind[node] == UNION:
-            right = data[node]
-            if key_now.shape[0] == 0 and start[right] < now and not 0 <= now - start[right] <= size:
-                moved_to[node] = is_left
-            elif moved_to[right] == dead:
-                moved_to[right] = kept
-        if moved_to[link[node]] == dead:
-            moved_to[link[node]] = kept
+        if arena.kind[node] == UNION:
+            right = arena.data[node]
+            if has_one_clock and not is_alive(arena.start[right], now, size):
+                moved_to[node] = IS_LEFT
+            elif moved_to[right] == DEAD:
+                moved_to[right] = KEPT
+        if moved_to[arena.link[node]] == DEAD:
+            moved_to[arena.link[node]] = KEPT
 
+
+@compiled_in_place
+def close_gaps(n_nodes, arena, moved_to):
+    """Move marked nodes together and note their new numbers; return how many there are."""
     n_kept = 0
     for node in range(n_nodes):
-        if moved_to[node] == dead:
+        if moved_to[node] == DEAD:
             continue
-        if moved_to[node] == is_left:
-            moved_to[node] = moved_to[link[node]]
+        link, data = arena.link[node], arena.data[node]
+        if moved_to[node] == IS_LEFT:
+            moved_to[node] = moved_to[link]
             continue
-        kind[n_kept] = kind[node]
-        start[n_kept] = start[node]
-        link[n_kept] = moved_to[link[node]] if link[node] != END else END
-        data[n_kept] = moved_to[data[node]] if kind[node] == UNION else data[node]
+        arena.kind[n_kept] = arena.kind[node]
+        arena.start[n_kept] = arena.start[node]
+        arena.link[n_kept] = moved_to[link] if link != END else END
+        arena.data[n_kept] = moved_to[data] if arena.kind[n_kept] == UNION else data
         moved_to[node] = n_kept
         n_kept += 1
-    control[N_NODES] = n_kept
+    return n_kept
 
-    for word in range(active.shape[0]):
-        bits = active[word]
+
+@compiled_in_place
+def renumber_nodes(lists, keys, pool, moved_to):
+    """Write the new numbers of nodes into all lists."""
+    for word in range(lists.active.shape[0]):
+        bits = lists.active[word]
         while bits != 0:
-            low = bits & (~bits + np.uint64(1))
-            bits ^= low
-            state = word * 64 + BIT_OF[(low * DE_BRUIJN) >> np.uint64(58)]
-            for i in range(list_length[state]):
-                list_nodes[state, i] = moved_to[list_nodes[state, i]]
-    for key in range(key_from.shape[0]):
-        i = key_from[key]
-        end = i + key_length[key]
+            state = word * 64 + lowest(bits)
+            bits = without_lowest(bits)
+            for i in range(lists.length[state]):
+                lists.nodes[state, i] = moved_to[lists.nodes[state, i]]
+    for key in range(keys.first.shape[0]):
+        i = keys.first[key]
+        end = i + keys.length[key]
         while i < end:
-            length = new_pool[i + 1]
+            length = pool[i + 1]
             i += 2
             for _ in range(length):
-                new_pool[i] = moved_to[new_pool[i]]
+                pool[i] = moved_to[pool[i]]
                 i += 1
-    control[N_POOL] = n_pool
-    return n_pool

@@ -11,22 +11,26 @@ arrays. What differs:
 - Accepting states are enumerated from their lists, without merging them first.
 - Transitions carry labels, so one event may extend a state's runs in several ways.
 - Where NEXT, LAST or MAX compare matches of different starts, `choice.py` enumerates instead.
-- `union` keeps the order "first of the left, first of the right, the rest", so that the
+- A union keeps the order "first of the left, first of the right, the rest", so that the
   order of matches does not depend on which expired nodes have been collected.
 
 `advance` runs until the events are used up, or until it needs help: a transition that is not
 known yet, room in the arena, room for output. It then says which and changes nothing more;
 called again, it goes on where it was. Nothing is changed for an event before it is certain
 that its update can be completed.
+
+PERF: all steps of the loop are parts of `advance` (`inlined`), and indices are unsigned, which
+spares the test for negative ones: 6.3 instead of 9.4 ns per event for the paper's S3' (`make bench`).
 """
 
 from __future__ import annotations
 
-import numpy as np
-
-from ceql.engine.compiled import compiled
-from ceql.engine.run.arena import BOTTOM, CONSUME_ALL, CONSUME_NOTHING, END, UNION
-from ceql.engine.run.choice import KEEP_ALL, KEEP_MAX, KEEP_NEXT, PATIENCE, begin, choose
+from ceql.engine.compiled import compiled_in_place, inlined
+from ceql.engine.run.arena import BOTTOM, END, UNION, set_node, set_union
+from ceql.engine.run.bits import U, add, lowest, remove, without_lowest
+from ceql.engine.run.choice import begin, choose, keep_few
+from ceql.engine.run.enumeration import enumerate_matches
+from ceql.engine.run.modes import CONSUME_ALL, CONSUME_NOTHING
 from ceql.engine.run.requests import DONE, FULL, GROW, MISS, PAUSE, WORK_AT_ONCE
 
 UNKNOWN = -2
@@ -36,12 +40,6 @@ NOWHERE = -1
 
 LIST_CAPACITY = 16
 """Longest list of one state; a longer one is merged. Its length changes speed only."""
-
-# Fields of the control vector.
-AT, PHASE, MISS_SYMBOL, N_NODES, KEY, N_POOL, N_OUT, N_VALUES, DEPTH, N_EMITTED, N_MATCHES = range(11)
-NODES_NEEDED, POOL_NEEDED = 11, 12
-"""With GROW: the nodes and the entries of the pool that the next event needs at most."""
-N_CONTROL = 16
 
 NODES_PER_STATE, NODES_PER_STEP = 96, 20
 """The most nodes that an event makes for a state that it touches, whose list is merged and then moved into another's
@@ -55,100 +53,20 @@ done. A few matches are enumerated first and chosen among then."""
 FEW = 64
 """Matches of one event that are compared in `advance` itself."""
 
-U = np.uint64
-"""Unsigned indices spare Numba's test for negative ones."""
 
-DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
-BIT_OF = np.zeros(64, np.int64)
-for _bit in range(64):
-    BIT_OF[int((np.uint64((int(DE_BRUIJN) << _bit) & (2**64 - 1))) >> np.uint64(58))] = _bit
-"""A power of two's exponent is `BIT_OF[(power * DE_BRUIJN) >> 58]`."""
+@compiled_in_place
+def advance(control, rules, events, steps, lists, arena, keys, pool, touched, walk, choice, rivals, output):
+    """Run over the events from `control.at` on; return why it stopped: one of `requests.py`.
 
-
-@compiled
-def advance(
-    control,
-    size,
-    limit,
-    consumes,
-    keeps,
-    # the events: symbol, row counted from the first, slot of the partition key; the measure of every row
-    symbols,
-    rows,
-    first_row,
-    times,
-    keys,
-    # the memo: for state * n_symbols + symbol, the target without mark and the range of marking steps
-    n_symbols,
-    unmarked,
-    marks_from,
-    marks_to,
-    step_label,
-    step_target,
-    touching,
-    accepts,
-    is_over,
-    rank,
-    # the lists of the current key's states
-    active,
-    list_nodes,
-    list_length,
-    list_merged,
-    # the arena
-    kind,
-    link,
-    data,
-    start,
-    # the lists of all other keys, packed
-    key_from,
-    key_length,
-    key_room,
-    key_epoch,
-    key_active,
-    pool,
-    # scratch: touched states with their merged nodes and moved lists; the enumeration's stack and path
-    touched_state,
-    touched_node,
-    touched_length,
-    touched_list,
-    stack_node,
-    stack_depth,
-    path_row,
-    path_label,
-    # the choice among matches: where their paths begin, the best one, those that no other contains
-    choice,
-    root_node,
-    stack_prefix,
-    best_row,
-    kept_row,
-    kept_from,
-    kept_length,
-    kept_hash,
-    kept_table,
-    kept_serial,
-    notes,
-    # the output: one entry per match, its positions in CSR form
-    out_start,
-    out_end,
-    out_offset,
-    out_row,
-    out_label,
-):
-    """Run over the events from `control[AT]` on; return why it stopped.
-
-    PERF: one function without helpers, because Numba counts references of every array that is
-    passed to another function, which is slow in this loop. Indices are unsigned, which spares
-    the test for negative ones: 6.3 instead of 9.4 ns per event for the paper's S3' (`make bench`).
+    `arrays.py` says what the arguments hold. Where matches are not compared, `rivals` is None: Numba then compiles
+    nothing of the choice, which is a half of it all.
     """
+    size, limit, consumes, keeps = rules
+    symbols, rows, first_row, times, key_of = events
     n_events = symbols.shape[0]
-    n_words = active.shape[0]
-    has_keys = keys.shape[0] > 0
-    has_labels = out_label.shape[0] > 0
-    capacity = kind.shape[0]
-    n_nodes = control[N_NODES]
-    at = control[AT]
-    phase = control[PHASE]
-    key = control[KEY]
+    has_keys = key_of.shape[0] > 0
+    capacity = arena.kind.shape[0]
+    at, phase, key, n_nodes = control.at, control.phase, control.key, control.n_nodes
     work = WORK_AT_ONCE
 
     while at < n_events:
@@ -157,473 +75,362 @@ def advance(
         row = first_row + rows[U(at)]
 
         if phase == UPDATE:
-            # --- an event of another key that concerns none of its runs is skipped as it is
-            begins = unmarked[U(symbol)]
-            n_steps = marks_to[U(symbol)] - marks_from[U(symbol)]
-            if has_keys and keys[U(at)] != key:
-                other = keys[U(at)]
-                if begins == NOWHERE and n_steps == 0:
-                    concerned = False
-                    if consumes != CONSUME_ALL or key_epoch[other] == control[N_EMITTED]:
-                        for word in range(n_words):
-                            if key_active[other, word] & touching[U(symbol), U(word)] != 0:
-                                concerned = True
-                    if not concerned:
-                        at += 1
-                        continue
-                # --- put the lists of the last key away
-                if key >= 0:
-                    needed = 0
-                    for word in range(n_words):
-                        bits = active[U(word)]
-                        while bits != 0:
-                            low = bits & (~bits + U(1))
-                            bits ^= low
-                            state = word * 64 + BIT_OF[(low * DE_BRUIJN) >> U(58)]
-                            needed += 2 + list_length[U(state)]
-                    if needed > key_room[key]:
-                        room = needed + needed // 2 + 4
-                        if control[N_POOL] + room > pool.shape[0]:
-                            control[AT], control[N_NODES], control[KEY] = at, n_nodes, key
-                            control[NODES_NEEDED], control[POOL_NEEDED] = 0, room
-                            return GROW
-                        key_from[key] = control[N_POOL]
-                        key_room[key] = room
-                        control[N_POOL] += room
-                    key_length[key] = needed
-                    key_epoch[key] = control[N_EMITTED]
-                    i = key_from[key]
-                    for word in range(n_words):
-                        bits = active[U(word)]
-                        key_active[key, word] = bits
-                        while bits != 0:
-                            low = bits & (~bits + U(1))
-                            bits ^= low
-                            state = word * 64 + BIT_OF[(low * DE_BRUIJN) >> U(58)]
-                            pool[i] = state
-                            pool[i + 1] = list_length[U(state)]
-                            i += 2
-                            for j in range(list_length[U(state)]):
-                                pool[i] = list_nodes[U(state), U(j)]
-                                i += 1
-                # --- and take out those of this one; CONSUME BY ANY has forgotten what is older than its match
+            begins = steps.unmarked[U(symbol)]
+            n_begun = steps.marks_to[U(symbol)] - steps.marks_from[U(symbol)]
+            if has_keys and key_of[U(at)] != key:
+                other = key_of[U(at)]
+                is_forgotten = consumes == CONSUME_ALL and keys.epoch[other] != control.n_emitted
+                begins_nothing = begins == NOWHERE and n_begun == 0
+                if begins_nothing and (is_forgotten or not touches_key(keys, other, steps, symbol)):
+                    at += 1
+                    continue
+                if key >= 0 and not put_away(control, key, lists, keys, pool):
+                    save(control, at, phase, key, n_nodes)
+                    return GROW
+                take_out(other, is_forgotten, lists, keys, pool)
                 key = other
-                for word in range(n_words):
-                    active[U(word)] = 0
-                if consumes != CONSUME_ALL or key_epoch[key] == control[N_EMITTED]:
-                    i = key_from[key]
-                    end = i + key_length[key]
-                    while i < end:
-                        state = pool[i]
-                        length = pool[i + 1]
-                        i += 2
-                        for j in range(length):
-                            list_nodes[U(state), U(j)] = pool[i]
-                            i += 1
-                        list_length[U(state)] = length
-                        list_merged[U(state)] = -1
-                        active[U(state >> 6)] |= U(1) << U(state & 63)
-
-            # --- which states does this event touch, and are all their transitions known?
-            n_touched = 0
-            if begins == UNKNOWN:
-                control[AT], control[N_NODES], control[KEY] = at, n_nodes, key
-                control[MISS_SYMBOL] = symbol
+            n_touched, n_steps, are_known = find_touched(symbol, steps, lists, touched)
+            if begins == UNKNOWN or not are_known:
+                control.missing_symbol = symbol
+                save(control, at, phase, key, n_nodes)
                 return MISS
-            for word in range(n_words):
-                bits = active[U(word)] & touching[U(symbol), U(word)]
-                while bits != 0:
-                    low = bits & (~bits + U(1))
-                    bits ^= low
-                    state = word * 64 + BIT_OF[(low * DE_BRUIJN) >> U(58)]
-                    step = state * n_symbols + symbol
-                    if unmarked[U(step)] == UNKNOWN:
-                        control[AT], control[N_NODES], control[KEY] = at, n_nodes, key
-                        control[MISS_SYMBOL] = symbol
-                        return MISS
-                    n_steps += marks_to[U(step)] - marks_from[U(step)]
-                    touched_state[U(n_touched)] = state
-                    n_touched += 1
+            n_steps += n_begun
             if n_touched == 0 and n_steps == 0 and begins == NOWHERE:
                 at += 1
                 continue
-            # --- in the order of rank, which does not depend on the numbers that the memo gave (Shell's sort)
-            gap = n_touched // 2
-            while gap > 0:
-                for k in range(gap, n_touched):
-                    state = touched_state[U(k)]
-                    i = k
-                    while i >= gap and rank[U(touched_state[U(i - gap)])] > rank[U(state)]:
-                        touched_state[U(i)] = touched_state[U(i - gap)]
-                        i -= gap
-                    touched_state[U(i)] = state
-                gap //= 2
+            sort_by_rank(touched.state, n_touched, steps.rank)
             # INVARIANT: no more nodes than this are made below, for this event.
             needed = (n_touched + 1) * NODES_PER_STATE + n_steps * NODES_PER_STEP
             if n_nodes + needed > capacity:
-                control[AT], control[N_NODES], control[KEY] = at, n_nodes, key
-                control[NODES_NEEDED], control[POOL_NEEDED] = needed, 0
+                control.nodes_needed, control.pool_needed = needed, 0
+                save(control, at, phase, key, n_nodes)
                 return GROW
             work -= n_touched + n_steps
             if work < 0:
-                control[AT], control[N_NODES], control[KEY] = at, n_nodes, key
+                save(control, at, phase, key, n_nodes)
                 return PAUSE
-
-            # --- take the touched lists out, merged where a marking transition extends them
-            n_live = 0
-            for k in range(n_touched):
-                state = touched_state[U(k)]
-                step = state * n_symbols + symbol
-                target = unmarked[U(step)]
-                has_marks = marks_to[U(step)] > marks_from[U(step)]
-                length = list_length[U(state)]
-                age = now - start[U(list_nodes[U(state), U(length - 1)])]
-                if age > size or age < 0 or (target == NOWHERE and not has_marks):
-                    active[U(state >> 6)] &= ~(U(1) << U(state & 63))
-                    continue
-                node = -1
-                if has_marks:
-                    node = list_merged[U(state)]
-                    if node < 0:
-                        node = list_nodes[U(state), 0]
-                        for i in range(1, length):
-                            kind[U(n_nodes)] = UNION
-                            link[U(n_nodes)] = list_nodes[U(state), U(i)]
-                            data[U(n_nodes)] = node
-                            start[U(n_nodes)] = start[U(list_nodes[U(state), U(i)])]
-                            if i == length - 1 and length > 2:
-                                list_nodes[U(state), 0] = node
-                                list_nodes[U(state), 1] = list_nodes[U(state), U(i)]
-                                list_length[U(state)] = 2
-                            node = n_nodes
-                            n_nodes += 1
-                        list_merged[U(state)] = node
-                        length = list_length[U(state)]
-                touched_state[U(n_live)] = state
-                touched_node[U(n_live)] = node
-                touched_length[U(n_live)] = 0
-                if target != state:
-                    active[U(state >> 6)] &= ~(U(1) << U(state & 63))
-                    if target != NOWHERE:
-                        touched_length[U(n_live)] = length
-                        for i in range(length):
-                            touched_list[U(n_live), U(i)] = list_nodes[U(state), U(i)]
-                n_live += 1
-
-            # --- apply the transitions: the new run first, then the touched states
-            for k in range(-1, n_live):
-                if k < 0:
-                    extended = END
-                    step = symbol
-                    target = begins
-                    n_moved = 0
-                    if begins != NOWHERE:
-                        kind[U(n_nodes)] = BOTTOM
-                        link[U(n_nodes)] = END
-                        data[U(n_nodes)] = row
-                        start[U(n_nodes)] = now
-                        touched_list[U(n_live), 0] = n_nodes
-                        n_nodes += 1
-                        n_moved = 1
-                    moved = n_live
-                else:
-                    extended = touched_node[U(k)]
-                    step = touched_state[U(k)] * n_symbols + symbol
-                    target = unmarked[U(step)]
-                    n_moved = touched_length[U(k)]
-                    moved = k
-                n_marks = marks_to[U(step)] - marks_from[U(step)]
-                # Items 0 .. n_moved - 1 are the moved list, oldest first; then come the marking steps.
-                for item in range(n_moved + n_marks):
-                    if item < n_moved:
-                        node = touched_list[U(moved), U(item)]
-                        to = target
-                    else:
-                        mark = marks_from[U(step)] + item - n_moved
-                        to = step_target[U(mark)]
-                        kind[U(n_nodes)] = step_label[U(mark)]
-                        link[U(n_nodes)] = extended
-                        data[U(n_nodes)] = row
-                        start[U(n_nodes)] = now if k < 0 else start[U(extended)]
-                        node = n_nodes
-                        n_nodes += 1
-                    bit = U(1) << U(to & 63)
-                    if active[U(to >> 6)] & bit == 0:
-                        active[U(to >> 6)] |= bit
-                        list_nodes[U(to), 0] = node
-                        list_length[U(to)] = 1
-                        list_merged[U(to)] = -1
-                        continue
-                    length = list_length[U(to)]
-                    if length == LIST_CAPACITY:
-                        merged = list_nodes[U(to), 0]
-                        for i in range(1, length - 1):
-                            kind[U(n_nodes)] = UNION
-                            link[U(n_nodes)] = list_nodes[U(to), U(i)]
-                            data[U(n_nodes)] = merged
-                            start[U(n_nodes)] = start[U(list_nodes[U(to), U(i)])]
-                            merged = n_nodes
-                            n_nodes += 1
-                        list_nodes[U(to), 0] = merged
-                        list_nodes[U(to), 1] = list_nodes[U(to), U(length - 1)]
-                        length = 2
-                    born = start[U(node)]
-                    i = length - 1
-                    while i >= 0 and start[U(list_nodes[U(to), U(i)])] > born:
-                        i -= 1
-                    if 0 <= i < length - 1 and start[U(list_nodes[U(to), U(i)])] == born:
-                        # The union of two nodes with the same newest start: first the newest of each.
-                        left = list_nodes[U(to), U(i)]
-                        rest = -1
-                        if kind[U(left)] == UNION:
-                            rest = data[U(left)]
-                            left = link[U(left)]
-                        right = node
-                        if kind[U(right)] == UNION and rest >= 0:
-                            other = data[U(right)]
-                            right = link[U(right)]
-                            if start[U(other)] > start[U(rest)]:
-                                rest, other = other, rest
-                            kind[U(n_nodes)] = UNION
-                            link[U(n_nodes)] = rest
-                            data[U(n_nodes)] = other
-                            start[U(n_nodes)] = start[U(rest)]
-                            rest = n_nodes
-                            n_nodes += 1
-                        if rest >= 0:
-                            kind[U(n_nodes)] = UNION
-                            link[U(n_nodes)] = right
-                            data[U(n_nodes)] = rest
-                            start[U(n_nodes)] = born
-                            right = n_nodes
-                            n_nodes += 1
-                        kind[U(n_nodes)] = UNION
-                        link[U(n_nodes)] = left
-                        data[U(n_nodes)] = right
-                        start[U(n_nodes)] = born
-                        list_nodes[U(to), U(i)] = n_nodes
-                        n_nodes += 1
-                    else:
-                        for j in range(length, i + 1, -1):
-                            list_nodes[U(to), U(j)] = list_nodes[U(to), U(j - 1)]
-                        list_nodes[U(to), U(i + 1)] = node
-                        length += 1
-                    list_length[U(to)] = length
-                    list_merged[U(to)] = -1
-
-            # --- does any list accept? Put those on the stack, in the order of rank.
-            n_touched = 0
-            for word in range(n_words):
-                bits = active[U(word)] & accepts[U(word)]
-                while bits != 0:
-                    low = bits & (~bits + U(1))
-                    bits ^= low
-                    state = word * 64 + BIT_OF[(low * DE_BRUIJN) >> U(58)]
-                    i = n_touched
-                    while i > 0 and rank[U(touched_state[U(i - 1)])] > rank[U(state)]:
-                        touched_state[U(i)] = touched_state[U(i - 1)]
-                        i -= 1
-                    touched_state[U(i)] = state
-                    n_touched += 1
-            depth = 0
-            for k in range(n_touched - 1, -1, -1):
-                state = touched_state[U(k)]
-                for i in range(list_length[U(state)]):
-                    node = list_nodes[U(state), U(i)]
-                    age = now - start[U(node)]
-                    if 0 <= age <= size:
-                        stack_node[U(depth)] = node
-                        stack_depth[U(depth)] = 0
-                        depth += 1
-                if is_over[U(state)]:
-                    active[U(state >> 6)] &= ~(U(1) << U(state & 63))
+            n_live, n_nodes = take_touched(n_touched, n_nodes, now, size, symbol, steps, lists, arena, touched)
+            n_nodes = take_steps(n_live, n_nodes, now, row, begins, symbol, steps, lists, arena, touched)
+            depth = put_complete(now, size, steps, lists, arena, touched, walk)
             if depth == 0:
                 at += 1
                 continue
-            control[DEPTH] = depth
-            control[N_MATCHES] = 0
+            control.depth, control.n_matches = depth, 0
             phase = ENUMERATE
-            if keeps != KEEP_ALL:
+            if rivals is not None:
                 for i in range(depth):
-                    root_node[U(i)] = stack_node[U(i)]
+                    walk.root[U(i)] = walk.stack_node[U(i)]
 
-        # --- enumerate the matches that this event completes
-        # Labels are not written where all are the same.
-        depth = control[DEPTH]
-        n_out = control[N_OUT]
-        n_values = control[N_VALUES]
-        n_matches = control[N_MATCHES]
-        deepest, longest = stack_node.shape[0] - 1, path_row.shape[0]
-        n_roots, first_out, first_value = depth, n_out, n_values
-        most = limit if keeps == KEEP_ALL else FEW if choice[PATIENCE] > 0 else 0
-        has_all = phase == ENUMERATE
-        while depth > 0 and n_matches < most and phase == ENUMERATE:
-            depth -= 1
-            node = stack_node[U(depth)]
-            length = np.int64(stack_depth[U(depth)])
-            base, base_node, base_length = depth, node, length
-            # The path is written from its end, so that it can be copied in the order of time.
-            following = link[U(node)]
-            while following != END and length < longest and depth < deepest:
-                what = kind[U(node)]
-                if what == UNION:
-                    right = data[U(node)]
-                    age = now - start[U(right)]
-                    if 0 <= age <= size:
-                        stack_node[U(depth)] = right
-                        stack_depth[U(depth)] = length
-                        depth += 1
-                else:
-                    length += 1
-                    path_row[U(longest - length)] = data[U(node)]
-                    if has_labels:
-                        path_label[U(longest - length)] = what
-                node = following
-                following = link[U(node)]
-            is_whole = following == END and length < longest
-            if is_whole and kind[U(node)] != BOTTOM:
-                length += 1
-                path_row[U(longest - length)] = data[U(node)]
-                if has_labels:
-                    path_label[U(longest - length)] = kind[U(node)]
-            if not is_whole or n_out >= out_start.shape[0] or n_values + length > out_row.shape[0]:
-                if keeps != KEEP_ALL:
-                    has_all = False
-                    break
-                # Undo this descent: the node that it began with goes back on the stack.
-                stack_node[U(base)] = base_node
-                stack_depth[U(base)] = base_length
-                depth = base + 1
-                control[AT], control[N_NODES], control[KEY], control[PHASE] = at, n_nodes, key, ENUMERATE
-                control[DEPTH], control[N_OUT], control[N_VALUES], control[N_MATCHES] = (
-                    depth,
-                    n_out,
-                    n_values,
-                    n_matches,
-                )
+        if rivals is None:
+            if not enumerate_matches(control, limit, size, now, row, arena, walk, output):
+                save(control, at, phase, key, n_nodes)
                 return FULL
-            for i in range(U(length)):
-                out_row[U(n_values) + i] = path_row[U(longest - length) + i]
-            if has_labels:
-                for i in range(U(length)):
-                    out_label[U(n_values) + i] = path_label[U(longest - length) + i]
-            n_values += length
-            out_start[U(n_out)] = data[U(node)]
-            out_end[U(n_out)] = row
-            n_out += 1
-            out_offset[U(n_out)] = n_values
-            n_matches += 1
-        if keeps != KEEP_ALL and has_all and depth == 0:
-            # PERF: calling `choose` costs a microsecond. Over a million events of ten names, S3 with NEXT takes 52
-            # instead of 101 ns per event, and MAX over a `+` 56 instead of 133.
-            best = first_out
-            for one in range(first_out + 1, n_out if keeps != KEEP_MAX else 0):
-                a, a_end = out_offset[U(best)], out_offset[U(best + 1)]
-                b, b_end = out_offset[U(one)], out_offset[U(one + 1)]
-                if keeps == KEEP_NEXT:
-                    while a < a_end and b < b_end and out_row[U(a)] == out_row[U(b)]:
-                        a += 1
-                        b += 1
-                    if b < b_end and (a == a_end or out_row[U(b)] < out_row[U(a)]):
-                        best = one
-                else:
-                    while a < a_end and b < b_end and out_row[U(a_end - 1)] == out_row[U(b_end - 1)]:
-                        a_end -= 1
-                        b_end -= 1
-                    if b < b_end and (a == a_end or out_row[U(b_end - 1)] > out_row[U(a_end - 1)]):
-                        best = one
-            # An end of -1 marks what goes until all are compared.
-            for one in range(first_out, n_out):
-                is_kept = True
-                for other in range(first_out if keeps == KEEP_MAX else best, n_out if keeps == KEEP_MAX else best + 1):
-                    a, a_end = out_offset[U(one)], out_offset[U(one + 1)]
-                    b, b_end = out_offset[U(other)], out_offset[U(other + 1)]
-                    is_longer = b_end - b > a_end - a
-                    if keeps == KEEP_MAX and not is_longer:
-                        continue
-                    while a < a_end and b < b_end and out_row[U(b)] <= out_row[U(a)]:
-                        a += out_row[U(b)] == out_row[U(a)]
-                        b += 1
-                    is_inside = a == a_end
-                    is_kept = not is_inside if keeps == KEEP_MAX else is_inside and not is_longer
-                    if not is_kept:
-                        break
-                if not is_kept:
-                    out_end[U(one)] = -1
-            n_candidates = n_matches
-            n_matches, n_values, n_out = 0, first_value, first_out
-            for one in range(first_out, first_out + n_candidates):
-                if out_end[U(one)] < 0 or n_matches >= limit:
-                    continue
-                from_value, to_value = out_offset[U(one)], out_offset[U(one + 1)]
-                for i in range(from_value, to_value):
-                    out_row[U(n_values)] = out_row[U(i)]
-                    if has_labels:
-                        out_label[U(n_values)] = out_label[U(i)]
-                    n_values += 1
-                out_start[U(n_out)] = out_start[U(one)]
-                out_end[U(n_out)] = row
-                n_out += 1
-                out_offset[U(n_out)] = n_values
-                n_matches += 1
-        elif keeps != KEEP_ALL:
+        else:
             if phase == ENUMERATE:
-                begin(choice, n_roots, root_node, stack_node, stack_depth, stack_prefix)
-                depth, n_out, n_values, n_matches = n_roots, first_out, first_value, 0
-                phase = CHOOSE
-            reason, depth, n_out, n_values, n_matches = choose(
-                choice,
-                (depth, n_out, n_values, n_matches),
-                keeps,
-                limit,
-                size,
-                now,
-                row,
-                kind,
-                link,
-                data,
-                start,
-                stack_node,
-                stack_depth,
-                stack_prefix,
-                root_node,
-                path_row,
-                path_label,
-                best_row,
-                kept_row,
-                kept_from,
-                kept_length,
-                kept_hash,
-                kept_table,
-                kept_serial,
-                notes,
-                out_start,
-                out_end,
-                out_offset,
-                out_row,
-                out_label,
-            )
-            if reason != DONE:
-                control[AT], control[N_NODES], control[KEY], control[PHASE] = at, n_nodes, key, CHOOSE
-                control[DEPTH], control[N_OUT], control[N_VALUES], control[N_MATCHES] = (
-                    depth,
-                    n_out,
-                    n_values,
-                    n_matches,
-                )
-                return reason
-        control[N_OUT], control[N_VALUES], control[N_MATCHES] = n_out, n_values, n_matches
-        control[DEPTH] = 0
-        if n_matches > 0:
-            control[N_EMITTED] += 1
+                n_roots, first_out, first_value = control.depth, control.n_out, control.n_values
+                few = FEW if choice.patience > 0 else 0
+                has_room = enumerate_matches(control, few, size, now, row, arena, walk, output)
+                if has_room and control.depth == 0:
+                    keep_few(control, keeps, limit, first_out, first_value, row, output)
+                else:
+                    begin(choice, n_roots, walk)
+                    control.depth, control.n_out, control.n_values = n_roots, first_out, first_value
+                    control.n_matches = 0
+                    phase = CHOOSE
+            if phase == CHOOSE:
+                reason = choose(control, choice, keeps, limit, size, now, row, arena, walk, rivals, output)
+                if reason != DONE:
+                    save(control, at, phase, key, n_nodes)
+                    return reason
+        control.depth = 0
+        if control.n_matches > 0:
+            control.n_emitted += 1
             if consumes != CONSUME_NOTHING:
-                for word in range(n_words):
-                    active[U(word)] = 0
+                for word in range(lists.active.shape[0]):
+                    lists.active[U(word)] = 0
                 if not has_keys:
                     n_nodes = 0
         phase = UPDATE
-        control[PHASE] = UPDATE
         at += 1
 
-    control[AT], control[N_NODES], control[KEY], control[PHASE] = at, n_nodes, key, UPDATE
+    save(control, at, phase, key, n_nodes)
     return DONE
+
+
+@inlined
+def save(control, at, phase, key, n_nodes):
+    """Note where the loop is, so that it can go on from there."""
+    control.at, control.phase, control.key, control.n_nodes = at, phase, key, n_nodes
+
+
+@inlined
+def touches_key(keys, key, steps, symbol):
+    """Return whether a symbol may change a state that has runs of another key."""
+    is_touched = False
+    for word in range(keys.active.shape[1]):
+        if keys.active[key, word] & steps.touching[U(symbol), U(word)] != 0:
+            is_touched = True
+    return is_touched
+
+
+@inlined
+def put_away(control, key, lists, keys, pool):
+    """Pack the lists of the current key into the pool; return whether there was room."""
+    needed = 0
+    for word in range(lists.active.shape[0]):
+        bits = lists.active[U(word)]
+        while bits != 0:
+            needed += 2 + lists.length[U(word * 64 + lowest(bits))]
+            bits = without_lowest(bits)
+    has_room = True
+    if needed > keys.room[key]:
+        room = needed + needed // 2 + 4
+        if control.n_pool + room > pool.shape[0]:
+            control.nodes_needed, control.pool_needed = 0, room
+            has_room = False
+        else:
+            keys.first[key] = control.n_pool
+            keys.room[key] = room
+            control.n_pool += room
+    if has_room:
+        keys.length[key] = needed
+        keys.epoch[key] = control.n_emitted
+        i = keys.first[key]
+        for word in range(lists.active.shape[0]):
+            bits = lists.active[U(word)]
+            keys.active[key, word] = bits
+            while bits != 0:
+                state = word * 64 + lowest(bits)
+                bits = without_lowest(bits)
+                pool[i] = state
+                pool[i + 1] = lists.length[U(state)]
+                i += 2
+                for j in range(lists.length[U(state)]):
+                    pool[i] = lists.nodes[U(state), U(j)]
+                    i += 1
+    return has_room
+
+
+@inlined
+def take_out(key, is_forgotten, lists, keys, pool):
+    """Make the packed lists of another key the current ones; those that CONSUME BY ANY has forgotten are empty."""
+    for word in range(lists.active.shape[0]):
+        lists.active[U(word)] = 0
+    if not is_forgotten:
+        i = keys.first[key]
+        end = i + keys.length[key]
+        while i < end:
+            state = pool[i]
+            length = pool[i + 1]
+            i += 2
+            for j in range(length):
+                lists.nodes[U(state), U(j)] = pool[i]
+                i += 1
+            lists.length[U(state)] = length
+            lists.merged[U(state)] = -1
+            add(lists.active, state)
+
+
+@inlined
+def find_touched(symbol, steps, lists, touched):
+    """Note the states that an event changes.
+
+    Return how many there are, how many steps they take, and whether all their transitions are known.
+    """
+    n_touched, n_steps, are_known = 0, 0, True
+    for word in range(lists.active.shape[0]):
+        bits = lists.active[U(word)] & steps.touching[U(symbol), U(word)]
+        while bits != 0:
+            state = word * 64 + lowest(bits)
+            bits = without_lowest(bits)
+            step = state * steps.n_symbols + symbol
+            are_known &= steps.unmarked[U(step)] != UNKNOWN
+            n_steps += steps.marks_to[U(step)] - steps.marks_from[U(step)]
+            touched.state[U(n_touched)] = state
+            n_touched += 1
+    return n_touched, n_steps, are_known
+
+
+@inlined
+def sort_by_rank(states, n_states, rank):
+    """Sort states by rank, which does not depend on the numbers that the memo gave them (Shell's sort)."""
+    gap = n_states // 2
+    while gap > 0:
+        for k in range(gap, n_states):
+            state = states[U(k)]
+            i = k
+            while i >= gap and rank[U(states[U(i - gap)])] > rank[U(state)]:
+                states[U(i)] = states[U(i - gap)]
+                i -= gap
+            states[U(i)] = state
+        gap //= 2
+
+
+@inlined
+def take_touched(n_touched, n_nodes, now, size, symbol, steps, lists, arena, touched):
+    """Take out the lists of touched states, merged where a step extends them.
+
+    Return how many of them are alive, and the number of nodes.
+    """
+    n_live = 0
+    for k in range(n_touched):
+        state = touched.state[U(k)]
+        step = state * steps.n_symbols + symbol
+        target = steps.unmarked[U(step)]
+        has_marks = steps.marks_to[U(step)] > steps.marks_from[U(step)]
+        length = lists.length[U(state)]
+        age = now - arena.start[U(lists.nodes[U(state), U(length - 1)])]
+        if age > size or age < 0 or (target == NOWHERE and not has_marks):
+            remove(lists.active, state)
+            continue
+        node = -1
+        if has_marks:
+            node = lists.merged[U(state)]
+            if node < 0:
+                node = lists.nodes[U(state), 0]
+                for i in range(1, length):
+                    set_union(arena, n_nodes, lists.nodes[U(state), U(i)], node)
+                    if i == length - 1 and length > 2:
+                        lists.nodes[U(state), 0] = node
+                        lists.nodes[U(state), 1] = lists.nodes[U(state), U(i)]
+                        lists.length[U(state)] = 2
+                    node = n_nodes
+                    n_nodes += 1
+                lists.merged[U(state)] = node
+                length = lists.length[U(state)]
+        touched.state[U(n_live)] = state
+        touched.node[U(n_live)] = node
+        touched.length[U(n_live)] = 0
+        if target != state:
+            remove(lists.active, state)
+            if target != NOWHERE:
+                touched.length[U(n_live)] = length
+                for i in range(length):
+                    touched.moved[U(n_live), U(i)] = lists.nodes[U(state), U(i)]
+        n_live += 1
+    return n_live, n_nodes
+
+
+@inlined
+def take_steps(n_live, n_nodes, now, row, begins, symbol, steps, lists, arena, touched):
+    """Move and extend the runs that were taken out, the new run first; return the number of nodes."""
+    for k in range(-1, n_live):
+        if k < 0:
+            extended = END
+            step = symbol
+            target = begins
+            n_moved = 0
+            if begins != NOWHERE:
+                set_node(arena, n_nodes, BOTTOM, END, row, now)
+                touched.moved[U(n_live), 0] = n_nodes
+                n_nodes += 1
+                n_moved = 1
+            moved = n_live
+        else:
+            extended = touched.node[U(k)]
+            step = touched.state[U(k)] * steps.n_symbols + symbol
+            target = steps.unmarked[U(step)]
+            n_moved = touched.length[U(k)]
+            moved = k
+        n_marks = steps.marks_to[U(step)] - steps.marks_from[U(step)]
+        # Items 0 .. n_moved - 1 are the moved list, oldest first; then come the marking steps.
+        for item in range(n_moved + n_marks):
+            if item < n_moved:
+                node = touched.moved[U(moved), U(item)]
+                to = target
+            else:
+                mark = steps.marks_from[U(step)] + item - n_moved
+                to = steps.target[U(mark)]
+                begun = now if k < 0 else arena.start[U(extended)]
+                set_node(arena, n_nodes, steps.label[U(mark)], extended, row, begun)
+                node = n_nodes
+                n_nodes += 1
+            bit = U(1) << U(to & 63)
+            if lists.active[U(to >> 6)] & bit == 0:
+                lists.active[U(to >> 6)] |= bit
+                lists.nodes[U(to), 0] = node
+                lists.length[U(to)] = 1
+                lists.merged[U(to)] = -1
+            else:
+                n_nodes = insert(node, to, n_nodes, lists, arena)
+    return n_nodes
+
+
+@inlined
+def insert(node, to, n_nodes, lists, arena):
+    """Add a node to a list that has others, in the order of their starts; return the number of nodes."""
+    length = lists.length[U(to)]
+    if length == LIST_CAPACITY:
+        merged = lists.nodes[U(to), 0]
+        for i in range(1, length - 1):
+            set_union(arena, n_nodes, lists.nodes[U(to), U(i)], merged)
+            merged = n_nodes
+            n_nodes += 1
+        lists.nodes[U(to), 0] = merged
+        lists.nodes[U(to), 1] = lists.nodes[U(to), U(length - 1)]
+        length = 2
+    begun = arena.start[U(node)]
+    i = length - 1
+    while i >= 0 and arena.start[U(lists.nodes[U(to), U(i)])] > begun:
+        i -= 1
+    if 0 <= i < length - 1 and arena.start[U(lists.nodes[U(to), U(i)])] == begun:
+        # The union of two nodes with the same newest start: first the newest of each.
+        left = lists.nodes[U(to), U(i)]
+        rest = -1
+        if arena.kind[U(left)] == UNION:
+            rest = arena.data[U(left)]
+            left = arena.link[U(left)]
+        right = node
+        if arena.kind[U(right)] == UNION and rest >= 0:
+            other = arena.data[U(right)]
+            right = arena.link[U(right)]
+            if arena.start[U(other)] > arena.start[U(rest)]:
+                rest, other = other, rest
+            set_union(arena, n_nodes, rest, other)
+            rest = n_nodes
+            n_nodes += 1
+        if rest >= 0:
+            set_union(arena, n_nodes, right, rest)
+            right = n_nodes
+            n_nodes += 1
+        set_union(arena, n_nodes, left, right)
+        lists.nodes[U(to), U(i)] = n_nodes
+        n_nodes += 1
+    else:
+        for j in range(length, i + 1, -1):
+            lists.nodes[U(to), U(j)] = lists.nodes[U(to), U(j - 1)]
+        lists.nodes[U(to), U(i + 1)] = node
+        length += 1
+    lists.length[U(to)] = length
+    lists.merged[U(to)] = -1
+    return n_nodes
+
+
+@inlined
+def put_complete(now, size, steps, lists, arena, touched, walk):
+    """Put the nodes of complete matches on the stack, in the order of rank; return how many there are."""
+    n_states = 0
+    for word in range(lists.active.shape[0]):
+        bits = lists.active[U(word)] & steps.accepts[U(word)]
+        while bits != 0:
+            state = word * 64 + lowest(bits)
+            bits = without_lowest(bits)
+            i = n_states
+            while i > 0 and steps.rank[U(touched.state[U(i - 1)])] > steps.rank[U(state)]:
+                touched.state[U(i)] = touched.state[U(i - 1)]
+                i -= 1
+            touched.state[U(i)] = state
+            n_states += 1
+    depth = 0
+    for k in range(n_states - 1, -1, -1):
+        state = touched.state[U(k)]
+        for i in range(lists.length[U(state)]):
+            node = lists.nodes[U(state), U(i)]
+            age = now - arena.start[U(node)]
+            if 0 <= age <= size:
+                walk.stack_node[U(depth)] = node
+                walk.stack_depth[U(depth)] = 0
+                depth += 1
+        if steps.is_over[U(state)]:
+            remove(lists.active, state)
+    return depth

@@ -14,6 +14,8 @@ import numpy as np
 
 from ceql.automaton.cea import CEA, Label
 from ceql.automaton.lazy import Determinizer, DetState
+from ceql.engine.run.arrays import Steps
+from ceql.engine.run.bits import add, remove
 from ceql.engine.run.kernel import NOWHERE, UNKNOWN
 from ceql.syntax.ast import Strategy
 
@@ -53,17 +55,19 @@ class Memo:
         self.states: list[DetState] = []
         self._state_ids: dict[DetState, int] = {}
         self._by_rank: list[tuple[tuple[int, ...], ...]] = []
-        self.n_symbols = n_symbols
         self._state_capacity = MIN_STATES
-        self.unmarked = np.full(MIN_STATES * n_symbols, UNKNOWN, np.int32)
-        self.marks_from = np.zeros(MIN_STATES * n_symbols, np.int32)
-        self.marks_to = np.zeros(MIN_STATES * n_symbols, np.int32)
-        self.touching = np.full((n_symbols, 1), _ALL_BITS, np.uint64)
-        self.accepts = np.zeros(1, np.uint64)
-        self.is_over = np.zeros(MIN_STATES, np.bool_)
-        self.rank = np.zeros(MIN_STATES, np.int32)
-        self.step_label = np.zeros(16, np.int32)
-        self.step_target = np.zeros(16, np.int32)
+        self.steps = Steps(
+            n_symbols=n_symbols,
+            unmarked=np.full(MIN_STATES * n_symbols, UNKNOWN, np.int32),
+            marks_from=np.zeros(MIN_STATES * n_symbols, np.int32),
+            marks_to=np.zeros(MIN_STATES * n_symbols, np.int32),
+            label=np.zeros(16, np.int32),
+            target=np.zeros(16, np.int32),
+            touching=np.full((n_symbols, 1), _ALL_BITS, np.uint64),
+            accepts=np.zeros(1, np.uint64),
+            is_over=np.zeros(MIN_STATES, np.bool_),
+            rank=np.zeros(MIN_STATES, np.int32),
+        )
         self._n_steps = 0
         for state in states:
             self.number(state)
@@ -76,9 +80,14 @@ class Memo:
         return self.size * self.n_symbols > self._max_entries or self.size > MANY_STATES
 
     @property
+    def n_symbols(self) -> int:
+        """Symbols that the tables have entries for."""
+        return self.steps.n_symbols
+
+    @property
     def n_words(self) -> int:
         """64-bit words in a set of states."""
-        return len(self.accepts)
+        return len(self.steps.accepts)
 
     @property
     def state_capacity(self) -> int:
@@ -101,14 +110,15 @@ class Memo:
         self.states.append(state)
         self._state_ids[state] = number
         if self._determinizer.accepts(state):
-            self.accepts[number >> 6] |= np.uint64(1) << np.uint64(number & 63)
-        self.is_over[number] = state.runs == self._final_only
+            add(self.steps.accepts, number)
+        self.steps.is_over[number] = state.runs == self._final_only
         # Ranks order states by what they are, not by when they were met.
         key = tuple(tuple(sorted(part)) for part in state)
         rank = bisect_left(self._by_rank, key)
         self._by_rank.insert(rank, key)
-        self.rank[:number] += self.rank[:number] >= rank
-        self.rank[number] = rank
+        ranks = self.steps.rank[:number]
+        ranks += ranks >= rank
+        self.steps.rank[number] = rank
         return number
 
     def make_room_for_symbols(self, n_symbols: int) -> None:
@@ -118,7 +128,7 @@ class Memo:
 
     def fill_unknown(self, state: int, symbol: int, guards: int) -> None:
         """Compute the transitions of one state on one symbol, if that has not been done."""
-        if self.unmarked[state * self.n_symbols + symbol] == UNKNOWN:
+        if self.steps.unmarked[state * self.n_symbols + symbol] == UNKNOWN:
             self.fill(state, symbol, guards)
 
     def fill(self, state: int, symbol: int, guards: int) -> None:
@@ -131,21 +141,22 @@ class Memo:
                 marks.append((self.label_id(label), target))
             else:
                 unmarked = target
-        if self._n_steps + len(marks) > len(self.step_label):
+        if self._n_steps + len(marks) > len(self.steps.label):
             room = 2 * (self._n_steps + len(marks))
-            self.step_label = np.resize(self.step_label, room)
-            self.step_target = np.resize(self.step_target, room)
+            self.steps = self.steps._replace(
+                label=np.resize(self.steps.label, room), target=np.resize(self.steps.target, room)
+            )
+        steps = self.steps
         entry = state * self.n_symbols + symbol
-        self.marks_from[entry] = self._n_steps
+        steps.marks_from[entry] = self._n_steps
         for label_id, target in marks:
-            self.step_label[self._n_steps] = label_id
-            self.step_target[self._n_steps] = target
+            steps.label[self._n_steps] = label_id
+            steps.target[self._n_steps] = target
             self._n_steps += 1
-        self.marks_to[entry] = self._n_steps
-        self.unmarked[entry] = unmarked
-        is_accepting = bool(self.accepts[state >> 6] >> np.uint64(state & 63) & np.uint64(1))
-        if unmarked == state and not marks and not is_accepting:
-            self.touching[symbol, state >> 6] &= ~(np.uint64(1) << np.uint64(state & 63))
+        steps.marks_to[entry] = self._n_steps
+        steps.unmarked[entry] = unmarked
+        if unmarked == state and not marks and not self._determinizer.accepts(self.states[state]):
+            remove(steps.touching[symbol], state)
 
     def label_id(self, label: Label) -> int:
         """Return a label's number, giving it one if it is new."""
@@ -155,18 +166,31 @@ class Memo:
         return self._label_ids[label]
 
     def _resize(self, n_states: int, n_symbols: int) -> None:
-        used = len(self.states)
-        for name, empty in (("unmarked", UNKNOWN), ("marks_from", 0), ("marks_to", 0)):
-            old = getattr(self, name).reshape(self._state_capacity, self.n_symbols)
-            new = np.full((n_states, n_symbols), empty, np.int32)
-            new[:used, : self.n_symbols] = old[:used]
-            setattr(self, name, new.reshape(-1))
+        old, used = self.steps, len(self.states)
+        shape = self._state_capacity, old.n_symbols
+
+        def by_transition(entries: IntArray, empty: int) -> IntArray:
+            table = np.full((n_states, n_symbols), empty, np.int32)
+            table[:used, : old.n_symbols] = entries.reshape(shape)[:used]
+            return table.reshape(-1)
+
         n_words = (n_states + 63) // 64
         touching = np.full((n_symbols, n_words), _ALL_BITS, np.uint64)
-        touching[: self.n_symbols, : self.n_words] = self.touching
+        touching[: old.n_symbols, : self.n_words] = old.touching
         accepts = np.zeros(n_words, np.uint64)
-        accepts[: self.n_words] = self.accepts
+        accepts[: self.n_words] = old.accepts
         is_over, rank = np.zeros(n_states, np.bool_), np.zeros(n_states, np.int32)
-        is_over[:used], rank[:used] = self.is_over[:used], self.rank[:used]
-        self.touching, self.accepts, self.is_over, self.rank = touching, accepts, is_over, rank
-        self._state_capacity, self.n_symbols = n_states, n_symbols
+        is_over[:used], rank[:used] = old.is_over[:used], old.rank[:used]
+        self.steps = Steps(
+            n_symbols=n_symbols,
+            unmarked=by_transition(old.unmarked, UNKNOWN),
+            marks_from=by_transition(old.marks_from, 0),
+            marks_to=by_transition(old.marks_to, 0),
+            label=old.label,
+            target=old.target,
+            touching=touching,
+            accepts=accepts,
+            is_over=is_over,
+            rank=rank,
+        )
+        self._state_capacity = n_states

@@ -7,36 +7,52 @@ than one chunk of them is in memory.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ceql.automaton.cea import CEA
 from ceql.automaton.lazy import DEFAULT_CAPACITY
-from ceql.engine.run import choice, kernel, requests
-from ceql.engine.run.arena import CONSUME_ALL, CONSUME_KEY, CONSUME_NOTHING
+from ceql.engine.run import choice, kernel, modes, requests
+from ceql.engine.run.arrays import (
+    CHOICE,
+    Events,
+    Output,
+    Record,
+    Rivals,
+    Rules,
+    Walk,
+    n_bytes,
+    new_output,
+    new_record,
+    new_rivals,
+    new_touched,
+    new_walk,
+)
+from ceql.engine.run.bits import members
 from ceql.engine.run.chunk import Chunk
 from ceql.engine.run.collector import collect
 from ceql.engine.run.memo import MIN_SYMBOLS, START, Memo
-from ceql.engine.run.state import MIN_NODES, RunState, members
+from ceql.engine.run.state import MIN_NODES, RunState
 from ceql.engine.run.undo import Undo
 from ceql.errors import DataError
 from ceql.syntax.ast import Consumption, Strategy
-
-IntArray = np.ndarray[Any, np.dtype[Any]]
 
 NO_LIMIT = 2**62
 DEFAULT_CHUNK = 1 << 15
 """Matches in one chunk."""
 VALUES_PER_MATCH = 8
 """Positions that a chunk has room for, as a multiple of its matches."""
-KEEPS = {Strategy.NEXT: choice.KEEP_NEXT, Strategy.LAST: choice.KEEP_LAST, Strategy.MAX: choice.KEEP_MAX}
+MIN_STATES = 64
+"""Determinized states that there is scratch for at first."""
+MIN_DEPTH = 256
+"""Positions of a match that there is room for at first."""
+KEEPS = {Strategy.NEXT: modes.KEEP_NEXT, Strategy.LAST: modes.KEEP_LAST, Strategy.MAX: modes.KEEP_MAX}
 """What the kernel has to compare; the other strategies are done by the automaton alone."""
 CONSUMES = {
-    Consumption.NONE: CONSUME_NOTHING,
-    Consumption.PARTITION: CONSUME_KEY,
-    Consumption.ANY: CONSUME_ALL,
+    Consumption.NONE: modes.CONSUME_NOTHING,
+    Consumption.PARTITION: modes.CONSUME_KEY,
+    Consumption.ANY: modes.CONSUME_ALL,
 }
 MAX_STATES = 1 << 17
 """Determinized states that may be known at once: what an event needs, or has been met since others were forgotten."""
@@ -48,25 +64,6 @@ MAX_IDLE_BYTES = 1 << 22
 """How much room for them stays while no event needs more."""
 MAX_CHOICE_BYTES = 1 << 30
 """How much one event may need to choose among its matches, where `max_state_bytes` says nothing."""
-
-
-@dataclass
-class Events:
-    """Events as the kernel sees them: symbol, row, and slot of the partition key where there is one.
-
-    Rows count from `first_row`; `times` has the measure of all rows, of those that are no events too.
-    """
-
-    symbols: IntArray
-    rows: IntArray
-    first_row: int
-    times: IntArray
-    keys: IntArray
-
-    def one(self, at: int) -> Events:
-        """Return a single event."""
-        own = slice(at, at + 1)
-        return Events(self.symbols[own], self.rows[own], self.first_row, self.times, self.keys[own])
 
 
 class Recognizer:
@@ -89,28 +86,32 @@ class Recognizer:
         max_state_bytes: int | None = None,
         collects_always: bool = False,
     ) -> None:
-        number = np.float64 if is_float else np.int64
-        self.size = number(np.iinfo(np.int64).max if size is None else size)
-        self.number = number
-        self.limit = NO_LIMIT if limit is None else limit
-        self.consumes = CONSUMES[consumption]
-        if self.consumes == CONSUME_ALL and not is_partitioned:
-            self.consumes = CONSUME_KEY
-        self._keeps = KEEPS.get(strategy, choice.KEEP_ALL)
+        self.number = np.float64 if is_float else np.int64
+        consumes = CONSUMES[consumption]
+        if consumes == modes.CONSUME_ALL and not is_partitioned:
+            consumes = modes.CONSUME_KEY
+        self._rules = Rules(
+            size=self.number(np.iinfo(np.int64).max if size is None else size),
+            limit=NO_LIMIT if limit is None else limit,
+            consumes=consumes,
+            keeps=KEEPS.get(strategy, modes.KEEP_ALL),
+        )
         self.counts_events_by_key = counts_events_by_key
         self.max_state_bytes = max_state_bytes
         self.collects_always = collects_always
         self.memo = Memo(cea, strategy, capacity=capacity)
         self.state = RunState()
-        self.state.start = self.state.start.astype(number)
+        self.state.arena = self.state.arena._replace(start=self.state.arena.start.astype(self.number))
         self.undo: Undo | None = None
         """What has to be told before anything in the state moves, in the middle of a batch."""
-        self._ends_arena = self.consumes != CONSUME_NOTHING and not is_partitioned
+        self._ends_arena = consumes != modes.CONSUME_NOTHING and not is_partitioned
         self._chunk = chunk
         self._has_labels = has_labels
-        self._output = _Output(chunk, VALUES_PER_MATCH * chunk, has_labels=has_labels)
-        self._scratch = _Scratch(64)
-        self._scratch.choice[choice.PATIENCE] = 0 if collects_always else STEPS_WITHOUT_NOTES
+        self._output = new_output(chunk, VALUES_PER_MATCH * chunk, has_labels=has_labels)
+        self._touched = new_touched(MIN_STATES, kernel.LIST_CAPACITY)
+        self._walk = new_walk(MIN_STATES * kernel.LIST_CAPACITY, MIN_DEPTH)
+        self._choice = new_record(CHOICE)
+        self._choice.patience = 0 if collects_always else STEPS_WITHOUT_NOTES
         self._forget_rivals()
 
     def run(self, events: Events, masks: list[int], *, is_read: bool = True) -> Iterator[Chunk]:
@@ -120,19 +121,22 @@ class Recognizer:
         enumerated, only found.
         """
         self.memo.make_room_for_symbols(len(masks))
-        limit = self.limit if is_read else 1
-        pieces = [events] if not self.collects_always else [events.one(at) for at in range(len(events.symbols))]
-        for piece in pieces:
-            yield from self._run(piece, masks, limit)
-            if self.collects_always:
-                self.collect(self._now(piece))
+        rules = self._rules if is_read else self._rules._replace(limit=1)
+        if not self.collects_always:
+            yield from self._run(events, masks, rules)
+            return
+        for at in range(len(events.symbols)):
+            own = slice(at, at + 1)
+            event = events._replace(symbols=events.symbols[own], rows=events.rows[own], keys=events.keys[own])
+            yield from self._run(event, masks, rules)
+            self.collect(self._now(event))
 
-    def _run(self, events: Events, masks: list[int], limit: int) -> Iterator[Chunk]:
-        state = self.state
-        state.control[kernel.AT] = 0
+    def _run(self, events: Events, masks: list[int], rules: Rules) -> Iterator[Chunk]:
+        control = self.state.control
+        control.at = 0
         forgotten_at = -1
         while True:
-            reason = self._advance(events, limit)
+            reason = self._advance(events, rules)
             if reason == requests.DONE:
                 break
             if reason == requests.FULL and self._must_save:
@@ -141,13 +145,13 @@ class Recognizer:
                 yield from self._flush_full()
             elif reason == requests.MISS:
                 # One event may need many transitions, all of them at once: what it needs is not forgotten before.
-                if self.memo.is_full and int(state.control[kernel.AT]) != forgotten_at:
+                if self.memo.is_full and control.at != forgotten_at:
                     self.forget_states(self.memo.n_symbols)
-                    forgotten_at = int(state.control[kernel.AT])
-                self._fill(int(state.control[kernel.MISS_SYMBOL]), masks)
+                    forgotten_at = int(control.at)
+                self._fill(int(control.missing_symbol), masks)
             else:
                 self._make_room(reason, events)
-        if self._rivals.n_bytes > MAX_IDLE_BYTES:
+        if self._rivals is not None and n_bytes(self._rivals) > MAX_IDLE_BYTES:
             # So much was needed by one event, and may never be again.
             self._forget_rivals()
         yield from self._flush()
@@ -155,7 +159,7 @@ class Recognizer:
     def _fill(self, symbol: int, masks: list[int]) -> None:
         """Compute what all runs do on a symbol, those of the current key and new ones."""
         memo = self.memo
-        for number in (START, *members(self.state.active)):
+        for number in (START, *members(self.state.lists.active)):
             memo.fill_unknown(int(number), symbol, masks[symbol])
             if memo.size > MAX_STATES:
                 raise DataError(
@@ -163,71 +167,30 @@ class Recognizer:
                     "different choices for the same events multiply: name fewer alternatives, or select fewer of them",
                 )
 
-    def _advance(self, events: Events, limit: int) -> int:
-        memo, state, output, rivals = self.memo, self.state, self._output, self._rivals
-        n_matches = 0 if self._must_save else len(output.start)
-        state.make_room_for_states(memo.state_capacity, memo.n_words)
-        scratch = self._scratch = self._scratch.for_states(memo.state_capacity)
+    def _advance(self, events: Events, rules: Rules) -> int:
+        memo, state, output = self.memo, self.state, self._output
+        if self._must_save:
+            output = output._replace(start=output.start[:0])
+        n_states = memo.state_capacity
+        state.make_room_for_states(n_states, memo.n_words)
+        if n_states >= len(self._touched.state):
+            self._touched = new_touched(n_states, kernel.LIST_CAPACITY)
+            self._walk = _resized(self._walk, n_states * kernel.LIST_CAPACITY, len(self._walk.path_row))
         return int(
             kernel.advance(
                 state.control,
-                self.size,
-                limit,
-                self.consumes,
-                self._keeps,
-                events.symbols,
-                events.rows,
-                events.first_row,
-                events.times,
-                events.keys,
-                memo.n_symbols,
-                memo.unmarked,
-                memo.marks_from,
-                memo.marks_to,
-                memo.step_label,
-                memo.step_target,
-                memo.touching,
-                memo.accepts,
-                memo.is_over,
-                memo.rank,
-                state.active,
-                state.list_nodes,
-                state.list_length,
-                state.list_merged,
-                state.kind,
-                state.link,
-                state.data,
-                state.start,
-                state.key_from,
-                state.key_length,
-                state.key_room,
-                state.key_epoch,
-                state.key_active,
+                rules,
+                events,
+                memo.steps,
+                state.lists,
+                state.arena,
+                state.keys,
                 state.pool,
-                scratch.touched_state,
-                scratch.touched_node,
-                scratch.touched_length,
-                scratch.touched_list,
-                scratch.stack_node,
-                scratch.stack_depth,
-                scratch.path_row,
-                scratch.path_label,
-                scratch.choice,
-                scratch.root_node,
-                scratch.stack_prefix,
-                scratch.best_row,
-                rivals.row,
-                rivals.first,
-                rivals.length,
-                rivals.hash,
-                rivals.table,
-                rivals.table_serial,
-                rivals.notes,
-                output.start[:n_matches],
-                output.end,
-                output.offset,
-                output.row,
-                output.label,
+                self._touched,
+                self._walk,
+                self._choice,
+                self._rivals,
+                output,
             )
         )
 
@@ -248,29 +211,28 @@ class Recognizer:
         chunks = self._flush()
         if not chunks:
             # Not even one match fitted: it is longer than the buffers.
-            self._scratch = self._scratch.deeper()
-            self._output = _Output(self._chunk, 2 * len(self._output.row), has_labels=self._has_labels)
+            self._make_room_for_positions()
+            self._output = new_output(self._chunk, 2 * len(self._output.row), has_labels=self._has_labels)
         return chunks
 
     def _flush(self) -> list[Chunk]:
-        control = self.state.control
-        n_out, n_values = int(control[kernel.N_OUT]), int(control[kernel.N_VALUES])
-        control[kernel.N_OUT] = control[kernel.N_VALUES] = 0
+        control, output = self.state.control, self._output
+        n_out, n_values = int(control.n_out), int(control.n_values)
+        control.n_out = control.n_values = 0
         if n_out == 0:
             return []
-        output = self._output
-        found = output.chunk(n_out, n_values)
+        found = _chunk(output, n_out, n_values)
         has_grown = len(output.start) > self._chunk
         if not has_grown and 2 * n_out < self._chunk and 2 * n_values < len(output.row):
             return [found.copy()]
         # PERF: a full buffer is given away rather than copied, 7 to 14 ns per match; the allocator reuses those that
         # the reader lets go. One that grew for the rivals of one event is not needed in that size again.
         n_values = max(VALUES_PER_MATCH, len(output.row) // len(output.start)) * self._chunk
-        self._output = _Output(self._chunk, n_values, has_labels=self._has_labels)
+        self._output = new_output(self._chunk, n_values, has_labels=self._has_labels)
         return [found]
 
     def _now(self, events: Events) -> Any:
-        return events.times[events.rows[min(int(self.state.control[kernel.AT]), len(events.rows) - 1)]]
+        return events.times[events.rows[min(int(self.state.control.at), len(events.rows) - 1)]]
 
     def forget_states(self, n_symbols: int = MIN_SYMBOLS) -> None:
         """Drop all transitions, and the determinized states in which there is no run; the others are renumbered."""
@@ -284,7 +246,7 @@ class Recognizer:
         if reason == requests.GROW:
             self._make_room_for_nodes(events)
         elif reason == requests.DEEP:
-            self._scratch = self._scratch.deeper()
+            self._make_room_for_positions()
         elif reason == requests.CROWDED:
             self._make_room_for_rivals()
 
@@ -292,24 +254,29 @@ class Recognizer:
         state = self.state
         self.collect(self._now(events))
         # A collection costs as much as there are live nodes and keys, so it must be as rare.
-        n_keys = len(state.key_from)
-        nodes_needed, pool_needed = state.control[kernel.NODES_NEEDED], state.control[kernel.POOL_NEEDED]
-        state.make_room_in_pool(4 * (state.pool_length + n_keys) + 4096 + int(pool_needed))
-        wanted = 4 * state.n_nodes + 2 * n_keys + MIN_NODES + int(nodes_needed)
-        if wanted > len(state.kind):
+        n_keys = len(state.keys.first)
+        state.make_room_in_pool(4 * (state.pool_length + n_keys) + 4096 + int(state.control.pool_needed))
+        wanted = 4 * state.n_nodes + 2 * n_keys + MIN_NODES + int(state.control.nodes_needed)
+        if wanted > len(state.arena.kind):
             state.make_room_for_nodes(wanted)
         check_size(state.n_bytes, self.max_state_bytes)
 
+    def _make_room_for_positions(self) -> None:
+        """Make room for matches of twice the length."""
+        self._walk = _resized(self._walk, len(self._walk.root), 2 * len(self._walk.path_row))
+
     def _forget_rivals(self) -> None:
-        compares = self._keeps != choice.KEEP_ALL
-        self._rivals = _Rivals(MIN_SETS if self._keeps == choice.KEEP_MAX else 0, MIN_NOTES if compares else 0)
+        n_sets = MIN_SETS if self._rules.keeps == modes.KEEP_MAX else 0
+        has_rivals = self._rules.keeps != modes.KEEP_ALL
+        self._rivals = new_rivals(n_sets, VALUES_PER_MATCH * n_sets, MIN_NOTES) if has_rivals else None
 
     def _make_room_for_rivals(self) -> None:
-        self._rivals = self._rivals.grown(self._scratch.choice)
-        n_bytes, limit = self._rivals.n_bytes, self.max_state_bytes
-        if n_bytes > MAX_CHOICE_BYTES or (limit is not None and self.state.n_bytes + n_bytes > limit):
+        assert self._rivals is not None
+        self._rivals = _grown(self._rivals, self._choice)
+        needed, limit = n_bytes(self._rivals), self.max_state_bytes
+        if needed > MAX_CHOICE_BYTES or (limit is not None and self.state.n_bytes + needed > limit):
             self._forget_rivals()
-            check_size(self.state.n_bytes + n_bytes, limit)
+            check_size(self.state.n_bytes + needed, limit)
             raise DataError(
                 f"to choose among the matches of one event takes more than {MAX_CHOICE_BYTES >> 20} MB",
                 "shorten the window, or add PARTITION BY or CONSUME BY, so that fewer matches end at the same event",
@@ -319,34 +286,23 @@ class Recognizer:
         """Drop from the arena what can no longer be part of a match, `now` being the last measure."""
         state = self.state
         if self.counts_events_by_key:
-            key = int(state.control[kernel.KEY])
-            now = state.key_events[key] if key >= 0 else 0
+            key = int(state.control.key)
+            now = state.keys.events[key] if key >= 0 else 0
         elif now is None:
             return
         self._save_all()
-        moved_to = np.empty(state.n_nodes, np.int32)
+        key_now = state.keys.events.astype(self.number) if self.counts_events_by_key else np.empty(0, self.number)
         new_pool = np.empty_like(state.pool)
-        key_now = state.key_events.astype(self.number) if self.counts_events_by_key else np.empty(0, self.number)
+        moved_to = np.empty(state.n_nodes, np.int32)
         collect(
             state.control,
-            self.size,
+            self._rules,
             self.number(now),
             key_now,
-            state.active,
-            state.list_nodes,
-            state.list_length,
-            state.list_merged,
-            state.kind,
-            state.link,
-            state.data,
-            state.start,
-            state.key_from,
-            state.key_length,
-            state.key_room,
-            state.key_epoch,
-            state.key_active,
+            state.lists,
+            state.arena,
+            state.keys,
             state.pool,
-            self.consumes,
             moved_to,
             new_pool,
         )
@@ -362,91 +318,37 @@ def check_size(n_bytes: int, limit: int | None) -> None:
         )
 
 
-class _Output:
-    """Buffers that the kernel writes matches to; without labels it writes none."""
-
-    def __init__(self, chunk: int, n_values: int, *, has_labels: bool) -> None:
-        self.start = np.empty(chunk, np.int64)
-        self.end = np.empty(chunk, np.int64)
-        self.offset = np.empty(chunk + 1, np.int32)
-        self.offset[0] = 0
-        self.row = np.empty(n_values, np.int64)
-        self.label = np.empty(n_values if has_labels else 0, np.int32)
-
-    def chunk(self, n_matches: int, n_values: int) -> Chunk:
-        """Return the first matches, in the same memory."""
-        labels = self.label[:n_values] if len(self.label) else np.broadcast_to(np.int32(0), n_values)
-        return Chunk(
-            self.start[:n_matches], self.end[:n_matches], self.offset[: n_matches + 1], self.row[:n_values], labels
-        )
+def _chunk(output: Output, n_matches: int, n_values: int) -> Chunk:
+    """Return the first matches of the output, in the same memory."""
+    labels = output.label[:n_values] if len(output.label) else np.broadcast_to(np.int32(0), n_values)
+    offsets = output.offset[: n_matches + 1]
+    return Chunk(output.start[:n_matches], output.end[:n_matches], offsets, output.row[:n_values], labels)
 
 
-class _Rivals:
-    """What is held to choose among the matches of one event: sets of positions, and notes on where a walk has been.
-
-    Sizes are powers of two, because entries are found by bits of a hash. Serials of 0 mean that an entry is free.
-    """
-
-    def __init__(self, n_sets: int, n_notes: int) -> None:
-        self.row = np.empty(VALUES_PER_MATCH * n_sets, np.int64)
-        self.first = np.empty(n_sets, np.int64)
-        self.length = np.empty(n_sets, np.int64)
-        self.hash = np.empty(n_sets, np.uint64)
-        self.table = np.empty(2 * n_sets, np.int32)
-        self.table_serial = np.zeros(2 * n_sets, np.int64)
-        self.notes = np.zeros((n_notes, 4), np.int64)
-
-    @property
-    def n_bytes(self) -> int:
-        return sum(array.nbytes for array in vars(self).values())
-
-    def grown(self, control: IntArray) -> _Rivals:
-        """Return the same with twice the room for what there is little room for."""
-        has_many_notes = 2 * control[choice.N_NOTED] > len(self.notes)
-        n_sets, n_notes = len(self.first), len(self.notes)
-        larger = _Rivals(n_sets if has_many_notes else 2 * n_sets, 2 * n_notes if has_many_notes else n_notes)
-        for name in ("row", "first", "length", "hash"):
-            getattr(larger, name)[: len(getattr(self, name))] = getattr(self, name)
-        choice.pack(control, larger.row, larger.first, larger.length, larger.hash, larger.table, larger.table_serial)
-        choice.move_notes(control, self.notes, larger.notes)
-        return larger
+def _grown(rivals: Rivals, choice_at: Record) -> Rivals:
+    """Return the same rivals with twice the room for sets or for notes, whichever have little."""
+    has_many_notes = 2 * choice_at.n_noted > len(rivals.notes)
+    n_sets, n_notes = len(rivals.first), len(rivals.notes)
+    if has_many_notes:
+        n_notes *= 2
+    else:
+        n_sets *= 2
+    larger = new_rivals(n_sets, VALUES_PER_MATCH * n_sets, n_notes)
+    for old, new in zip(rivals[:4], larger[:4], strict=True):
+        new[: len(old)] = old
+    choice.pack(choice_at, larger)
+    choice.move_notes(choice_at, rivals.notes, larger.notes)
+    return larger
 
 
-class _Scratch:
-    """What the kernel needs while it works; its enumeration is resumed from here when output was full."""
-
-    def __init__(self, n_states: int, depth: int = 256) -> None:
-        self.touched_state = np.zeros(n_states + 1, np.int32)
-        self.touched_node = np.zeros(n_states + 1, np.int32)
-        self.touched_length = np.zeros(n_states + 1, np.int32)
-        self.touched_list = np.zeros((n_states + 1, kernel.LIST_CAPACITY), np.int32)
-        room = depth + n_states * kernel.LIST_CAPACITY
-        self.stack_node = np.zeros(room, np.int32)
-        self.stack_depth = np.zeros(room, np.int32)
-        self.path_row = np.zeros(depth, np.int64)
-        self.path_label = np.zeros(depth, np.int32)
-        self.choice = np.zeros(choice.N_CHOICE, np.int64)
-        self.root_node = np.zeros(n_states * kernel.LIST_CAPACITY, np.int32)
-        self.stack_prefix = np.zeros(room, np.int64)
-        self.best_row = np.zeros(depth, np.int64)
-
-    def for_states(self, n_states: int) -> _Scratch:
-        if n_states < len(self.touched_state):
-            return self
-        return self._resized(n_states, len(self.path_row))
-
-    def deeper(self) -> _Scratch:
-        return self._resized(len(self.touched_state) - 1, 2 * len(self.path_row))
-
-    def _resized(self, n_states: int, depth: int) -> _Scratch:
-        larger = _Scratch(n_states, depth)
-        larger.stack_node[: len(self.stack_node)] = self.stack_node
-        larger.stack_depth[: len(self.stack_depth)] = self.stack_depth
-        larger.stack_prefix[: len(self.stack_prefix)] = self.stack_prefix
-        larger.choice[:] = self.choice
-        larger.root_node[: len(self.root_node)] = self.root_node
-        # Paths are written from the end.
-        larger.best_row[-len(self.best_row) :] = self.best_row
-        larger.path_row[-len(self.path_row) :] = self.path_row
-        larger.path_label[-len(self.path_label) :] = self.path_label
-        return larger
+def _resized(walk: Walk, n_roots: int, depth: int) -> Walk:
+    """Return a walk with more room that goes on where another was."""
+    larger = new_walk(n_roots, depth)
+    for name in ("stack_node", "stack_depth", "stack_prefix", "root"):
+        old = getattr(walk, name)
+        getattr(larger, name)[: len(old)] = old
+    # Paths are written from the end.
+    for name in ("path_row", "path_label", "best_row"):
+        old = getattr(walk, name)
+        getattr(larger, name)[-len(old) :] = old
+    return larger

@@ -17,12 +17,12 @@ from ceql.engine.intake.measure import Measure
 from ceql.engine.options import Limits
 from ceql.engine.run import check_content
 from ceql.engine.run.arena import UNION
+from ceql.engine.run.arrays import Events
 from ceql.engine.run.chunk import Chunk
-from ceql.engine.run.kernel import KEY
 from ceql.engine.run.memo import START
-from ceql.engine.run.recognizer import Events, Recognizer
+from ceql.engine.run.recognizer import Recognizer
 from ceql.engine.run.snapshot import Content
-from ceql.engine.run.state import KEY_ARRAYS
+from ceql.engine.run.state import grown, part
 from ceql.engine.run.undo import Undo
 from ceql.syntax import plan
 
@@ -90,7 +90,7 @@ class Run:
         if self._is_partitioned:
             self._make_room_for_keys(block)
         if self._counts_events_by_key:
-            times = positions_by_key(block.slots_of_all, recognizer.state.key_events)
+            times = positions_by_key(block.slots_of_all, recognizer.state.keys.events)
         if len(block.symbols):
             events = Events(block.symbols, block.rows, block.first_row, times, block.slots)
             for chunk in recognizer.run(events, block.masks, is_read=is_read):
@@ -98,7 +98,7 @@ class Run:
                 yield chunk
         if self._counts_events_by_key:
             # Not before: a collection in between may take a key for younger than it is, never for older.
-            count_events(block.slots_of_all, recognizer.state.key_events)
+            count_events(block.slots_of_all, recognizer.state.keys.events)
 
     def _make_room_for_keys(self, block: Block) -> None:
         state, undo = self.recognizer.state, self.recognizer.undo
@@ -134,37 +134,34 @@ class Run:
     def rows_needed(self) -> IntArray:
         """Return the numbers of the rows that open matches have."""
         state = self.recognizer.state
-        rows: IntArray = state.data[: state.n_nodes][state.kind[: state.n_nodes] != UNION]
+        rows: IntArray = state.arena.data[: state.n_nodes][state.arena.kind[: state.n_nodes] != UNION]
         return rows
 
     def keys_needed(self, n_keys: int) -> IntArray:
         """Return whether each partition key has open matches; a collection must have come just before."""
         state = self.recognizer.state
-        is_needed: IntArray = state.key_length[:n_keys] > 0
-        current = int(state.control[KEY])
+        is_needed: IntArray = state.keys.length[:n_keys] > 0
+        current = int(state.control.key)
         if current >= 0:
-            is_needed[current] = state.active.any()
+            is_needed[current] = state.lists.active.any()
         return is_needed
 
     def drop_keys(self, is_dropped: IntArray) -> None:
         """Let go of the open matches of some partition keys; their slots stay."""
         state = self.recognizer.state
-        state.key_length[: len(is_dropped)][is_dropped] = 0
-        current = int(state.control[KEY])
+        state.keys.length[: len(is_dropped)][is_dropped] = 0
+        current = int(state.control.key)
         if current >= 0 and is_dropped[current]:
-            state.active[:] = 0
+            state.lists.active[:] = 0
 
     def renumber_keys(self, is_kept: IntArray) -> None:
         """Give the slots of all keys but some, which have no open matches, to those that are kept, in their order."""
         state = self.recognizer.state
         slots = np.cumsum(is_kept) - 1
-        current = int(state.control[KEY])
-        state.control[KEY] = slots[current] if current >= 0 and is_kept[current] else NO_KEY
-        for name in KEY_ARRAYS:
-            kept = getattr(state, name)[: len(is_kept)][is_kept]
-            room = np.zeros((max(64, 2 * len(kept)), *kept.shape[1:]), kept.dtype)
-            room[: len(kept)] = kept
-            setattr(state, name, room)
+        current = int(state.control.key)
+        state.control.key = slots[current] if current >= 0 and is_kept[current] else NO_KEY
+        kept = part(state.keys, np.flatnonzero(is_kept))
+        state.keys = grown(kept, max(64, 2 * len(kept.first)))
 
     def content(self, n_keys: int) -> Content:
         """Return what must outlive the process; `n_keys` partition keys have slots."""

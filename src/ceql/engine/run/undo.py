@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from ceql.engine.compiled import compiled
-from ceql.engine.run.kernel import KEY, N_NODES, N_POOL
-from ceql.engine.run.state import KEY_ARRAYS, LIST_ARRAYS, NODE_ARRAYS, RunState, members
+from ceql.engine.run.arrays import Keys, Lists
+from ceql.engine.run.bits import members
+from ceql.engine.run.state import RunState, copied, part
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -24,23 +25,23 @@ class Undo:
     """What a run state was when this was made, as long as it is told what is about to change."""
 
     def __init__(self, state: RunState) -> None:
-        self._control, self._active = state.control.copy(), state.active.copy()
-        self._n_matches = state.n_matches
-        self._states = members(state.active)
-        self._lists = {name: getattr(state, name)[self._states] for name in LIST_ARRAYS}
-        self._n_keys = len(state.key_from)
+        self._control, self._n_matches = state.control.copy(), state.n_matches
+        self._active = state.lists.active.copy()
+        self._states = members(self._active)
+        self._lists = [array[self._states] for array in state.lists[1:]]
+        self._n_keys = len(state.keys.first)
         self._is_saved = np.zeros(self._n_keys, np.bool_)
-        self._keys: list[_Keys] = []
+        self._keys: list[_SomeKeys] = []
         self._whole: RunState | None = None
-        self.save_keys(state, state.control[KEY : KEY + 1].astype(np.int32))
+        self.save_keys(state, np.array([state.control.key], np.int32))
 
     def save_keys(self, state: RunState, slots: IntArray) -> None:
         """Save what is kept of some partition keys, before events of theirs are seen."""
         if self._whole is None:
             new = _unsaved(slots, self._is_saved)
             if len(new):
-                rows = {name: getattr(state, name)[new] for name in KEY_ARRAYS}
-                self._keys.append(_Keys(new, rows, state.pool[_places(rows)]))
+                keys = part(state.keys, new)
+                self._keys.append(_SomeKeys(new, keys, state.pool[_places(keys)]))
 
     @property
     def has_all(self) -> bool:
@@ -51,14 +52,10 @@ class Undo:
         """Save the rest."""
         if self._whole is None:
             whole = RunState()
-            for name in NODE_ARRAYS:
-                setattr(whole, name, getattr(state, name)[: self._control[N_NODES]].copy())
-            for name in KEY_ARRAYS:
-                setattr(whole, name, getattr(state, name)[: self._n_keys].copy())
-            for name in LIST_ARRAYS:
-                setattr(whole, name, np.zeros_like(getattr(state, name)))
-            whole.active = np.zeros_like(state.active)
-            whole.pool = state.pool[: self._control[N_POOL]].copy()
+            whole.arena = copied(part(state.arena, slice(self._control.n_nodes)))
+            whole.keys = copied(part(state.keys, slice(self._n_keys)))
+            whole.lists = Lists(*map(np.zeros_like, state.lists))
+            whole.pool = state.pool[: self._control.n_pool].copy()
             self._put_back(whole)
             self._whole = whole
 
@@ -70,43 +67,41 @@ class Undo:
         return self._whole
 
     def _put_back(self, state: RunState) -> None:
-        state.control[:] = self._control
-        state.n_matches = self._n_matches
+        state.control, state.n_matches = self._control.copy(), self._n_matches
         # Both may have got wider since.
-        state.active[:] = 0
-        state.active[: len(self._active)] = self._active
-        for name, lists in self._lists.items():
-            getattr(state, name)[self._states] = lists
+        active, *by_state = state.lists
+        active[:] = 0
+        active[: len(self._active)] = self._active
+        for array, saved in zip(by_state, self._lists, strict=True):
+            array[self._states] = saved
         for keys in self._keys:
             keys.put_back(state)
-        for name in KEY_ARRAYS:
-            getattr(state, name)[self._n_keys :] = 0
+        for array in state.keys:
+            array[self._n_keys :] = 0
 
 
 @dataclass
-class _Keys:
-    """What is kept of some keys: their rows of all arrays by key, and their entries of the pool."""
+class _SomeKeys:
+    """What is kept of some keys, and their entries of the pool."""
 
     slots: IntArray
-    rows: dict[str, IntArray]
+    keys: Keys
     entries: IntArray
 
     def put_back(self, state: RunState) -> None:
-        for name, rows in self.rows.items():
-            array = getattr(state, name)
+        for array, saved in zip(state.keys, self.keys, strict=True):
             array[self.slots] = 0
-            if rows.ndim == 1:
-                array[self.slots] = rows
+            if saved.ndim == 1:
+                array[self.slots] = saved
             else:
-                array[self.slots, : rows.shape[1]] = rows
-        state.pool[_places(self.rows)] = self.entries
+                array[self.slots, : saved.shape[1]] = saved
+        state.pool[_places(self.keys)] = self.entries
 
 
-def _places(rows: dict[str, IntArray]) -> IntArray:
+def _places(keys: Keys) -> IntArray:
     """Return where in the pool the entries of some keys are."""
-    lengths = rows["key_length"]
-    before = np.cumsum(lengths) - lengths
-    places: IntArray = np.repeat(rows["key_from"] - before, lengths) + np.arange(int(lengths.sum()))
+    before = np.cumsum(keys.length) - keys.length
+    places: IntArray = np.repeat(keys.first - before, keys.length) + np.arange(int(keys.length.sum()))
     return places
 
 
