@@ -6,11 +6,12 @@ from collections import defaultdict
 from collections.abc import Callable
 from datetime import date, timedelta
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 import ceql
 from ceql.automaton.cea import CEA
-from ceql.automaton.lazy import DEFAULT_CAPACITY, Determinizer, DetState
+from ceql.automaton.lazy import Determinizer, DetState
 from ceql.automaton.predicates import Event
 from ceql.syntax import plan
 from ceql.syntax.ast import Consumption, Strategy
@@ -28,13 +29,13 @@ def simulate(
     query: ceql.Query,
     events: list[dict[str, Any]],
     *,
-    capacity: int = DEFAULT_CAPACITY,
     change: Callable[[CEA], CEA] = lambda cea: cea,
 ) -> list[Completed]:
     """Return what the automaton finds; fails if it finds a match twice."""
     bound = query.plan
     events = as_declared(query.tree, events)
-    determinizer = Determinizer(change(query.automaton), bound.strategy, capacity=capacity)
+    determinizer = Determinizer(change(query.automaton), bound.strategy)
+    steps = cache(determinizer.steps)
     open_matches: dict[Any, list[Open]] = defaultdict(list)
     rows_of: dict[Any, list[int]] = defaultdict(list)
     completed = []
@@ -51,7 +52,7 @@ def simulate(
         open_matches[key] = [
             Open(state, one.start, one.held | {(name, at) for name in label})
             for one in candidates
-            for label, state in determinizer.steps(one.state, symbol)
+            for label, state in steps(one.state, symbol)
         ]
         finished = [
             Valuation(one.start, at, one.held)

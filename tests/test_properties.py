@@ -56,12 +56,6 @@ def test_strategies_choose_as_defined(strategy: Strategy, data: st.DataObject) -
     assert simulate(query, events) == by_definition(query, events)
 
 
-@given(tree=strategies.queries(depth=3), events=strategies.events())
-def test_memo_of_one_step_changes_nothing(tree: ast.Query, events: Events) -> None:
-    query = compiled(tree)
-    assert simulate(query, events, capacity=1) == simulate(query, events)
-
-
 @given(tree=strategies.queries(depth=4), events=strategies.events())
 def test_each_pass_keeps_the_matches(tree: ast.Query, events: Events) -> None:
     query = compiled(tree)

@@ -10,7 +10,6 @@ import pytest
 import cases
 import kernel_runner
 from cases import Case
-from ceql.automaton.lazy import DEFAULT_CAPACITY
 from reference import Completed, recognise
 from simulation import simulate
 
@@ -23,9 +22,9 @@ def by_definition(case: Case) -> list[Completed]:
     return recognise(query.tree, case.stream(query), columns, getattr(query.plan.window, "attribute", None))
 
 
-def by_automaton(case: Case, capacity: int) -> list[Completed]:
+def by_automaton(case: Case) -> list[Completed]:
     query = case.compile()
-    return simulate(query, case.stream(query), capacity=capacity)
+    return simulate(query, case.stream(query))
 
 
 def by_engine(case: Case, **options: Any) -> list[Completed]:
@@ -46,8 +45,7 @@ def by_engine(case: Case, **options: Any) -> list[Completed]:
 
 EVALUATORS: dict[str, Callable[[Case], list[Completed]]] = {
     "reference": by_definition,
-    "automaton": lambda case: by_automaton(case, DEFAULT_CAPACITY),
-    "automaton-memo-1": lambda case: by_automaton(case, 1),
+    "automaton": by_automaton,
     "engine": lambda case: by_engine(case),
     "engine-positions": lambda case: by_engine(case, shape="positions"),
     "engine-collecting": lambda case: by_engine(case, collects_always=True),

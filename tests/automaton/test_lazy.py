@@ -6,10 +6,12 @@ import random
 from math import comb
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import ceql
-from ceql.automaton.cea import CEA, SKIP, TRUE, Transition
+import kernel_runner
+from ceql.automaton.cea import TRUE
 from ceql.automaton.lazy import Alphabet, Determinizer, DetState
 from ceql.automaton.predicates import Event
 from ceql.syntax import plan
@@ -26,8 +28,8 @@ def stream(types: str | list[str]) -> Events:
     return [{"type": one, "x": index} for index, one in enumerate(types)]
 
 
-def n_matches(query: ceql.Query, events: Events, **options: Any) -> int:
-    return sum(len(completed.matches) for completed in simulate(query, events, **options))
+def n_matches(query: ceql.Query, events: Events) -> int:
+    return sum(len(completed.matches) for completed in simulate(query, events))
 
 
 def reached(query: ceql.Query, events: Events) -> set[DetState]:
@@ -62,14 +64,13 @@ def test_choices_among_equal_events(length: int) -> None:
     assert n_matches(query, stream("A" * 12)) == comb(12, length)
 
 
-@pytest.mark.parametrize("capacity", [1, 1000])
-def test_more_determinized_states_than_bits_in_a_word(capacity: int) -> None:
+def test_more_determinized_states_than_bits_in_a_word() -> None:
     # Nothing is selected, so one determinized state has to remember which of the last seven events were As.
     query = ceql.compile("SELECT NONE FROM S WHERE S ; A" + " : (A OR B)" * 7)
     types = "S" + "".join(random.Random(7).choices("AB", k=500))
     events = stream(types)
     assert len(reached(query, events)) > 63
-    assert n_matches(query, events, capacity=capacity) == types[:-7].count("A")
+    assert n_matches(query, events) == types[:-7].count("A")
 
 
 def test_a_hundred_determinized_states() -> None:
@@ -146,24 +147,14 @@ QUERIES = [
 
 
 @pytest.mark.parametrize("text", QUERIES)
-@pytest.mark.parametrize("capacity", [0, 1, 2, 10])
-def test_capacity_changes_nothing(text: str, capacity: int) -> None:
+def test_the_automaton_finds_what_is_defined(text: str) -> None:
     query = ceql.compile(text)
     events = stream("ABACBABCAB")
-    found = simulate(query, events, capacity=capacity)
-    assert found == simulate(query, events)
+    found = simulate(query, events)
     assert found == recognise(query.tree, events, [variable.name for variable in query.plan.variables])
-
-
-def test_memo_keeps_the_most_recent_steps() -> None:
-    cea = CEA(3, (Transition(0, A_TYPE, X, 2), Transition(2, TRUE, SKIP, 2), Transition(2, B_TYPE, X, 1)), 0, 1)
-    determinizer = Determinizer(cea, capacity=2)
-    ((_, waiting),) = determinizer.steps(determinizer.start, 0b01)
-    assert determinizer.memo_size == 1
-    for symbol in (0b00, 0b01, 0b10, 0b11):
-        first = determinizer.steps(waiting, symbol)
-        assert determinizer.memo_size == 2
-        assert determinizer.steps(waiting, symbol) is first
+    table = kernel_runner.table(events, {"type": pa.string(), "x": pa.int64()})
+    for capacity in (0, 1, 2, 10):
+        assert kernel_runner.recognise(query, [table], memo_capacity=capacity) == found
 
 
 def test_steps_have_distinct_labels_in_a_fixed_order() -> None:

@@ -26,7 +26,6 @@ Nothing here is bounded by word sizes: automata may have hundreds of states and 
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,9 +38,6 @@ if TYPE_CHECKING:
 
 States = frozenset[int]
 NO_STATES: States = frozenset()
-
-DEFAULT_CAPACITY = 100_000
-"""Transitions that a memo keeps."""
 
 
 class DetState(NamedTuple):
@@ -80,21 +76,18 @@ class Alphabet:
 
 
 class Determinizer:
-    """Steps of the determinized automaton, computed when first asked for.
+    """Computes steps of the determinized automaton; whoever asks keeps them.
 
-    The memo keeps the most recently used steps; its capacity changes the speed and nothing
-    else. Steps come in an order that is a function of the automaton alone.
+    Steps come in an order that is a function of the automaton alone.
     """
 
-    def __init__(self, cea: CEA, strategy: Strategy = Strategy.ALL, *, capacity: int = DEFAULT_CAPACITY) -> None:
+    def __init__(self, cea: CEA, strategy: Strategy = Strategy.ALL) -> None:
         self.alphabet = Alphabet.of(cea)
         initial = frozenset((cea.initial,))
         self._compares = strategy in (Strategy.NEXT, Strategy.LAST, Strategy.MAX)
         self.start = DetState(initial, initial if self._compares else NO_STATES)
-        self.capacity = max(1, capacity)
         self._final = cea.final
         self._strategy = strategy
-        self._memo: OrderedDict[tuple[DetState, int], tuple[Step, ...]] = OrderedDict()
         guard_bits = {guard: 1 << index for index, guard in enumerate(self.alphabet.guards)} | {TRUE: 0}
         labels = sorted({one.label for one in cea.transitions}, key=sorted)
         self._labels = labels
@@ -104,27 +97,13 @@ class Determinizer:
         for one in cea.transitions:
             self._outgoing[one.source].append((guard_bits[one.guard], label_ids[one.label], one.target))
 
-    @property
-    def memo_size(self) -> int:
-        """How many steps the memo holds."""
-        return len(self._memo)
-
     def accepts(self, state: DetState) -> bool:
         """Whether the events so far are a match."""
         return self._final in state.runs
 
     def steps(self, state: DetState, symbol: int) -> tuple[Step, ...]:
         """Return each possible label of an event with the state it leads to; labels are distinct."""
-        key = (state, symbol)
-        known = self._memo.get(key)
-        if known is not None:
-            self._memo.move_to_end(key)
-            return known
-        steps = tuple(self._compute(state, symbol))
-        self._memo[key] = steps
-        if len(self._memo) > self.capacity:
-            self._memo.popitem(last=False)
-        return steps
+        return tuple(self._compute(state, symbol))
 
     def _compute(self, state: DetState, symbol: int) -> Iterable[Step]:
         successors = self._successors(state.runs, symbol)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ceql.automaton.lazy import DEFAULT_CAPACITY
-
 Shape = Literal["matches", "events", "positions"]
 SHAPES = ("matches", "events", "positions")
 
 DEFAULT_CHUNK = 1 << 15
 """Matches in one batch of the result."""
+
+DEFAULT_CAPACITY = 100_000
+"""Transitions of the determinized automaton that are kept, roughly."""
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ceql.automaton.lazy import DEFAULT_CAPACITY
 from ceql.engine import notes
 from ceql.engine.intake import batch as batches
-from ceql.engine.options import DEFAULT_CHUNK, Layout, Limits, Shape
+from ceql.engine.options import DEFAULT_CAPACITY, DEFAULT_CHUNK, Layout, Limits, Shape
 from ceql.engine.pipeline import Pipeline
 from ceql.engine.reading import Reading
 from ceql.engine.results.matches import Found, Matches, Source

@@ -43,7 +43,7 @@ class Memo:
     """
 
     def __init__(self, cea: CEA, strategy: Strategy, *, capacity: int) -> None:
-        self._determinizer = Determinizer(cea, strategy, capacity=capacity)
+        self._determinizer = Determinizer(cea, strategy)
         self._final_only = frozenset((cea.final,))
         self.capacity = capacity
         self.labels: list[Label] = []

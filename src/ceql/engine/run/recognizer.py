@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from ceql.automaton.cea import CEA
-from ceql.automaton.lazy import DEFAULT_CAPACITY
 from ceql.engine.run import choice, kernel, modes, requests
 from ceql.engine.run.arrays import (
     CHOICE,
@@ -39,8 +38,6 @@ from ceql.errors import DataError
 from ceql.syntax.ast import Consumption, Strategy
 
 NO_LIMIT = 2**62
-DEFAULT_CHUNK = 1 << 15
-"""Matches in one chunk."""
 VALUES_PER_MATCH = 8
 """Positions that a chunk has room for, as a multiple of its matches."""
 MIN_STATES = 64
@@ -79,12 +76,12 @@ class Recognizer:
         limit: int | None,
         counts_events_by_key: bool,
         is_partitioned: bool,
-        has_labels: bool = True,
-        is_float: bool = False,
-        chunk: int = DEFAULT_CHUNK,
-        capacity: int = DEFAULT_CAPACITY,
-        max_state_bytes: int | None = None,
-        collects_always: bool = False,
+        has_labels: bool,
+        is_float: bool,
+        chunk: int,
+        capacity: int,
+        max_state_bytes: int | None,
+        collects_always: bool,
     ) -> None:
         self.number = np.float64 if is_float else np.int64
         consumes = CONSUMES[consumption]
