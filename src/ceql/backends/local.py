@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from ceql.engine.notes import warn
 from ceql.engine.options import Shape
 from ceql.engine.reading import Reading
 from ceql.engine.results.matches import Found, Matches
 from ceql.engine.session import Session
+from ceql.errors import warn
 from ceql.query import Query
 from ceql.syntax.plan import Plan
 

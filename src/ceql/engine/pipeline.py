@@ -42,13 +42,9 @@ class Pipeline:
         limits: Limits,
         builder: ResultBuilder,
         *,
-        order: tuple[str, ...],
         sorting: str | None = None,
     ) -> None:
-        """Bind a query to a stream.
-
-        `order` names the columns that order the stream. `sorting` says what sorts each batch, if anything does.
-        """
+        """Bind a query to a stream; `sorting` says what sorts each batch, if anything does."""
         self.query = query
         self.limits = limits
         self.builder = builder
@@ -68,7 +64,6 @@ class Pipeline:
             guards,
             self.intake.stored,
             time_column=layout.time_column,
-            order=order,
             sees_all=sees_every_event(query.plan, automaton),
             max_symbols=limits.memo_capacity,
             sorting=sorting,

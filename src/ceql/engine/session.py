@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ceql.engine import notes
 from ceql.engine.intake import batch as batches
 from ceql.engine.options import DEFAULT_CAPACITY, DEFAULT_CHUNK, Layout, Limits, Shape
 from ceql.engine.pipeline import Pipeline
 from ceql.engine.reading import Reading
 from ceql.engine.results.matches import Found, Matches, Source
 from ceql.engine.results.shapes import result_schema
-from ceql.engine.setup import Setup, order_columns
-from ceql.errors import DataError, listing
+from ceql.engine.setup import Setup
+from ceql.errors import DataError, listing, warn
 from ceql.query import Query, read_draft
 from ceql.schema import Schema, column_names
 from ceql.syntax import plan
@@ -226,12 +225,12 @@ class Session:
 
     def _order_of(self, schema: pa.Schema) -> tuple[str, ...]:
         # Only with the types of the columns is it known which one durations measure.
-        return order_columns(self._setup.query(schema))
+        return self._setup.query(schema).plan.order
 
     def _warn_of_ties(self) -> None:
         if self.warns and self.pipeline is not None and (note := self.pipeline.note_ties()) is not None:
             self.warns = False
-            notes.warn(note)
+            warn(note)
 
 
 @dataclass(frozen=True)

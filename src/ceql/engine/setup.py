@@ -68,7 +68,6 @@ class Setup:
             layout,
             self.limits,
             make(query.plan, schema),
-            order=order_columns(query),
             sorting=self.sorting,
         )
 
@@ -108,14 +107,6 @@ class Setup:
         layout = self.layout
         parts = (layout.shape, layout.type_column, layout.time_column, layout.order_by)
         return snapshots.fingerprint(__version__, self.draft.canonical, *parts)
-
-
-def order_columns(query: Query) -> tuple[str, ...]:
-    """Return the columns that order the stream: the window's attribute, the time, and those given."""
-    window = query.plan.window
-    measured = [window.attribute] if isinstance(window, plan.AttributeWindow) else []
-    time = [] if query.time_column is None else [query.time_column]
-    return tuple(dict.fromkeys([*measured, *time, *query.order_by]))
 
 
 @lru_cache(maxsize=32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,22 +58,20 @@ class EventEncoder:
         schema: pa.Schema,
         *,
         time_column: str | None,
-        order: Sequence[str],
         sees_all: bool,
         max_symbols: int,
         sorting: str | None,
     ) -> None:
         """Bind the encoder to a stream's columns.
 
-        `order` names the columns that order the stream. With `sees_all`, events count even if no guard holds.
-        `sorting` is for hints, see `Measure`.
+        With `sees_all`, events count even if no guard holds. `sorting` is for hints, see `Measure`.
         """
         self._read = sorted(columns_read(guards) & set(schema.names))
         self.symbols = SymbolEncoder(guards)
         self.measure = Measure(query.window, schema, sorting)
         self.keys = KeyEncoder(len(query.partition_by)) if query.partition_by else None
         self.key_types = [plain_type(schema.field(name).type) for name in query.partition_by]
-        self.ties = Ties(order if sees_all else ())
+        self.ties = Ties(query.order if sees_all else ())
         self.n_dropped = 0
         is_measured = time_column is None or time_column == self.measure.attribute
         self._clock = None if is_measured else Measure.ordering(str(time_column), schema, sorting)
