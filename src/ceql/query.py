@@ -159,7 +159,7 @@ def query_text(given: str | PathLike[str]) -> str:
     if isinstance(given, str):
         return given
     if not isinstance(given, PathLike):
-        raise CeqlError(f"a query is text, the path of a file with it, or what ceql.compile gives, not {_named(given)}")
+        raise CeqlError(f"a query is text, the path of a file, or the result of ceql.compile, not {_named(given)}")
     try:
         return Path(given).read_bytes().decode("utf-8-sig")
     except OSError as error:

@@ -68,7 +68,7 @@ def match(
     given = {"watermark": watermark is not None, "ordering": ordering != "time", "unbounded": unbounded}
     for name, is_given in given.items():
         if is_given:
-            raise DataError(f"{name} is for streaming DataFrames, and this is none", "leave it out")
+            raise DataError(f"{name} is only for streaming DataFrames", "leave it out")
     return spark_batch.match(spark_batch.planned(prepared, plan, prune=prune))
 
 

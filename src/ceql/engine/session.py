@@ -259,8 +259,8 @@ class _Turn:
     def __enter__(self) -> None:
         if not self._lock.acquire(blocking=False):
             raise DataError(
-                "the session is at work already: another thread uses it, or the reader of its own events does",
-                "let threads take turns, or give each a session of its own",
+                "the session is already in use: by another thread, or by the reader of its own events",
+                "let threads take turns, or give each thread its own session",
             )
 
     def __exit__(self, *_: object) -> None:

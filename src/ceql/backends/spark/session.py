@@ -177,12 +177,12 @@ def _running_session() -> SparkSession | None:
 def _warn_of_differences(running: SparkSession, given: Mapping[str, str]) -> None:
     names = [name for name, value in given.items() if name != "spark.remote" and running.conf.get(name, None) != value]
     if names:
-        warn(f"a Spark session is active and stays as it is, without the given {', '.join(names)}")
+        warn(f"a Spark session is already active, and does not take the given {', '.join(names)}")
 
 
 def _setting_name(name: str) -> str:
     if "." not in name:
-        raise TypeError(f"'{name}' is neither an option nor a Spark setting, whose name has dots")
+        raise TypeError(f"'{name}' is neither an option nor a Spark setting: their names have dots")
     return name
 
 
