@@ -70,7 +70,7 @@ def test_warnings_are_notes(query: Path, tmp_path: Path, command: str) -> None:
     events = write_events(tmp_path / "events.parquet")
     query.write_text("SELECT * FROM S WHERE A AS x FILTER x['type' = 'A']", encoding="utf-8")
     result = run(command, query, "--schema", events)
-    note = "note: 'type' = 'A' looks at no attribute: the attribute type is written without quotes\n"
+    note = "note: 'type' = 'A' uses no attribute: write the attribute type without quotes\n"
     assert (result.exit_code, result.stderr) == (0, note)
 
 
@@ -150,7 +150,7 @@ def test_files_that_cannot_be_read(command: str, tmp_path: Path) -> None:
 def test_a_query_where_its_file_is_expected(command: list[str], query: str) -> None:
     result = run(*command, query)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith("a file is expected, not a query\nhint: put it into a file, or name it -")
+    assert result.stderr.startswith("expected a file, not a query\nhint: put the query into a file, or pass -")
 
 
 def test_a_file_may_be_called_as_queries_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,9 +221,9 @@ def test_graphs_are_whole(query: Path, stage: str) -> None:
 @pytest.mark.parametrize(
     ("clauses", "said"),
     [
-        ("", "state: no WITHIN, so nothing expires"),
-        ("WITHIN 10 EVENTS", "10 events: first and last at most 10 positions apart"),
-        ("WITHIN 1 hour [t]", "3600 seconds by t, both ends included"),
+        ("", "state: without WITHIN nothing expires"),
+        ("WITHIN 10 EVENTS", "first and last event at most 10 positions apart"),
+        ("WITHIN 1 hour [t]", "first and last event at most 3600 seconds apart in t"),
         ("PARTITION BY [k]", "parallel: partitions are independent"),
         ("CONSUME BY ANY", "one task only: CONSUME BY ANY"),
         ("LIMIT 3", "LIMIT 3 caps them"),

@@ -224,17 +224,17 @@ def test_what_the_query_warns_of_is_told_once(folder: Path) -> None:
         warnings.simplefilter("error")
         code, said = run("run", "--engine", "local", folder / "q.ceql", "-i", folder / "events.csv")
     assert code == 0, said
-    assert said.count("t = NULL") == said.count("note: t = NULL holds for no event: write t IS NULL\n") == 1
+    assert said.count("t = NULL") == said.count("note: t = NULL is never true: write t IS NULL\n") == 1
 
 
 def test_ties_on_which_matches_depend_are_told(folder: Path) -> None:
     (folder / "q.ceql").write_text("SELECT * FROM S WHERE A : B WITHIN 9 [t]")
     (folder / "ties.csv").write_text("type,t,id\nA,1,1\nB,1,2\nA,1,3\nB,2,4\n")
     files = [folder / "q.ceql", "-i", folder / "ties.csv", "--engine", "local", "-o", folder / "found.jsonl"]
-    note = "note: 2 events tie with one before them in 't', and their order can change the matches; "
+    note = "note: 2 events tie with an earlier event in 't', and their order can change the matches; "
     code, said = run("run", *files)
     assert code == 0, said
-    assert said.startswith(f"{note}order_by names what orders them\n4 events, 2 matches, ")
+    assert said.startswith(f"{note}order them with order_by\n4 events, 2 matches, ")
     code, said = run("run", *files, "--order-by", "id", "--mode", "overwrite")
     assert code == 0, said
     assert said.startswith("4 events, 2 matches, ")
@@ -267,7 +267,7 @@ def test_files_of_one_stream_have_the_same_columns(folder: Path) -> None:
     inputs = ["-i", folder / "events.csv", "-i", folder / "other.csv"]
     code, said = run("run", "--engine", "local", folder / "q.ceql", *inputs, "-o", folder / "m.jsonl", "--sort")
     assert code == 3
-    assert f"its columns are not those of {folder / 'events.csv'}" in said
+    assert f"its columns differ from those of {folder / 'events.csv'}" in said
 
 
 def test_several_streams_are_given_by_name(folder: Path) -> None:
@@ -300,11 +300,11 @@ def test_options_for_reading_csv(folder: Path) -> None:
         ("S", ["--engine", "local", "--format", "orc"], "--engine local reads parquet"),
         ("S", ["--engine", "local", "--option", "quote=x"], "--engine local has header"),
         ("S", ["--option", "header"], "is not KEY=VALUE"),
-        ("S", ["--conf", "memory=4g"], "'memory' is no setting of Spark: their names have dots"),
+        ("S", ["--conf", "memory=4g"], "'memory' is not a Spark setting: their names have dots"),
         ("S", ["--conf", "=x"], "is not KEY=VALUE"),
         ("S", ["--option", "\x1b[31mx"], r"'\x1b[31mx' is not KEY=VALUE"),
         ("S", ["--shape", "positions"], "--engine local"),
-        ("S", ["--master", "somewhere"], "begins spark://"),
+        ("S", ["--master", "somewhere"], "begins with spark://"),
         ("S", ["--output", "-"], "name a file or folder"),
         ("S, T", [], "does not say which stream it is"),
         ("S, T", ["--input", "T=b.csv"], "does not say which stream it is"),

@@ -249,7 +249,7 @@ def test_plans(folder: Folder, plan: str) -> None:
     (folder / "q.ceql").write_text("SELECT * FROM S WHERE A AS x ; B AS y PARTITION BY [k] WITHIN 9 [t]")
     result = folder.run("-i", "events.parquet", "-o", "m", "--plan", plan, "--verbose")
     assert result.exit_code == 0, result.stderr
-    assert result.stderr.startswith(f"plan: {plan}, because it was asked for")
+    assert result.stderr.startswith(f"plan: {plan}, because you asked for it")
     assert re.fullmatch(SUMMARY.format("2 matches"), result.stderr.splitlines(keepends=True)[-1])
 
 
@@ -329,7 +329,7 @@ def test_types_that_no_event_has_are_told_where_nothing_is_found(folder: Folder)
 def test_what_the_query_warns_of_is_told_once(folder: Folder) -> None:
     (folder / "q.ceql").write_text("SELECT * FROM S WHERE A AS x FILTER x[t = NULL] WITHIN 5 [t]")
     result = folder.run("-i", "events.parquet", "-o", "m")
-    note = "note: t = NULL holds for no event: write t IS NULL\n"
+    note = "note: t = NULL is never true: write t IS NULL\n"
     assert re.fullmatch(note + SUMMARY.format("0 matches"), result.stderr), result.stderr
 
 
@@ -385,11 +385,11 @@ def test_a_wrong_query(folder: Folder) -> None:
         (["-i", "nope.csv"], "cannot read nope.csv: there is no such file or folder\n"),
         (["-i", "nope/*.csv"], "cannot read nope/[*].csv: there is no such file or folder\n"),
         (["-i", "bad.parquet"], "cannot read bad.parquet: file:bad.parquet: .*\n"),
-        (["-i", "empty.csv"], "cannot read empty.csv: there is no line with the names of columns\n"),
+        (["-i", "empty.csv"], "cannot read empty.csv: there is no line with column names\n"),
         (["-i", "bad.jsonl"], "cannot read bad.jsonl: .*\n"),
-        (["-i", "empty"], "cannot tell the format of empty by its suffix or its files\nhint: give --format\n"),
+        (["-i", "empty"], "cannot tell the format of empty from its suffix or its files\nhint: give --format\n"),
         (["-i", "mixed"], "mixed has files of several formats: csv, json\nhint: give --format\n"),
-        (["-i", "q.ceql"], "cannot tell the format of q.ceql by its suffix or its files\nhint: give --format\n"),
+        (["-i", "q.ceql"], "cannot tell the format of q.ceql from its suffix or its files\nhint: give --format\n"),
         (["-i", "a.arrow"], "Spark has no format for a.arrow\nhint: use Parquet, or --engine local\n"),
         (
             ["-i", "a.csv", "--format", "no-such"],
@@ -464,11 +464,11 @@ def test_a_worker_that_dies(spark: Any) -> None:
 
 def test_without_java(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise JavaError("Spark needs Java, and none was found", "install it")
+        raise JavaError("Spark needs Java, but none was found", "install it")
 
     monkeypatch.setattr("ceql.spark.session", fail)
     ended = folder.run("-i", "events.parquet")
-    message = "Spark needs Java, and none was found\nhint: install it; or use --engine local\n"
+    message = "Spark needs Java, but none was found\nhint: install it; or use --engine local\n"
     assert (ended.exit_code, ended.stderr) == (5, message)
 
 

@@ -149,8 +149,8 @@ def test_text_in_and_out(folder: Folder) -> None:
     [
         (["--trigger", "often"], "'often' is not a duration: write it as 5 seconds, or available-now"),
         (["--watermark", "10"], "'10' is not a duration: write it as 10 seconds"),
-        (["--schema", "type; at"], "'type; at' is no list of columns: write it as 'type STRING, at TIMESTAMP'"),
-        (["--master", "mars"], "it is local, local[4], yarn, or begins"),
+        (["--schema", "type; at"], "'type; at' is not a list of columns: write it as 'type STRING, at TIMESTAMP'"),
+        (["--master", "mars"], "use local, local[4], yarn, or an address"),
         (["-i", "more"], "the stream S has 2: name one folder or pattern for it"),
     ],
 )
@@ -163,10 +163,10 @@ def test_wrong_use(folder: Folder, more: list[str], message: str) -> None:
 @pytest.mark.parametrize(
     ("input", "more", "message"),
     [
-        ("in", [], "there are no files in in yet that would tell its columns\nhint: give --schema .* and --format\n"),
+        ("in", [], "there are no files in in yet to take the columns from\nhint: give --schema .* and --format\n"),
         ("in/*.csv", [], "there are no files in in/[*].csv yet .*\nhint: .*\n"),
-        ("header", [], "there are no events in header yet that would tell its columns\nhint: give --schema .*\n"),
-        ("in", ["--schema", "type STRING"], "cannot tell the format of in by its suffix or its files\nhint: .*\n"),
+        ("header", [], "there are no events in header yet to take the columns from\nhint: give --schema .*\n"),
+        ("in", ["--schema", "type STRING"], "cannot tell the format of in from its suffix or its files\nhint: .*\n"),
         ("nowhere", [], "cannot read nowhere: there is no such file or folder\n"),
         ("nowhere", ["--schema", "a INT", "--format", "csv"], "cannot read nowhere: there is no such file or folder\n"),
         (
@@ -218,11 +218,11 @@ def test_queries_that_no_stream_takes(folder: Folder, query: str, more: list[str
 
 def test_without_java(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise JavaError("Spark needs Java, and none was found", "install it")
+        raise JavaError("Spark needs Java, but none was found", "install it")
 
     monkeypatch.setattr("ceql.spark.session", fail)
     result = folder.run()
-    assert (result.exit_code, result.stderr) == (5, "Spark needs Java, and none was found\nhint: install it\n")
+    assert (result.exit_code, result.stderr) == (5, "Spark needs Java, but none was found\nhint: install it\n")
 
 
 def test_bad_records_are_counted_and_kept_aside(folder: Folder) -> None:
@@ -272,7 +272,7 @@ def test_every_batch_is_counted_once() -> None:
     assert counts.status(START + timedelta(days=1)) == f"0 events/s, 0 matches/s, {watermark}, state 200.0 kB, 2 late"
     assert counts.summary(1.5) == f"1,010 events, 4 matches, 2 late, 1.50 s on Spark, {watermark}"
     counts.is_cut_off = True
-    assert counts.summary(1.5).endswith("\nthe last micro-batch was abandoned: the next run does it again")
+    assert counts.summary(1.5).endswith("\nthe last micro-batch was abandoned: the next run repeats it")
 
 
 def test_who_sees_no_events_says_nothing_of_a_watermark() -> None:

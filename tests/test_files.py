@@ -362,7 +362,7 @@ def test_a_text_that_is_no_time_far_down_is_explained(tmp_path: Path, monkeypatc
     monkeypatch.setattr("ceql.backends.text_files.BLOCK", 1000)
     path = tmp_path / "events.csv"
     path.write_text("type,at\n" + "A,2024-01-31T10:00\n" * 1000 + "B,soon\n")
-    with pytest.raises(FileError, match="'at' has a value that is no time: 'soon'\nhint: types are guessed"):
+    with pytest.raises(FileError, match="'at' has a value that is not a time: 'soon'\nhint: types are guessed"):
         read(path)
 
 
@@ -434,7 +434,7 @@ def test_folders_that_do_not_exist(tmp_path: Path, suffix: str) -> None:
 
 
 def test_suffixes_that_mean_nothing() -> None:
-    with pytest.raises(FileError, match="by its suffix"), write_rows(Path("rows.xlsx"), ROWS.schema):
+    with pytest.raises(FileError, match="from its suffix"), write_rows(Path("rows.xlsx"), ROWS.schema):
         pass
 
 

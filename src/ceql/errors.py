@@ -1,4 +1,4 @@
-"""What can go wrong, told in the user's words.
+"""All errors, in the user's words.
 
     CeqlError
     ├── QueryError      the query text is wrong: message, place, caret, hint
@@ -6,7 +6,7 @@
     ├── SnapshotError   a snapshot is damaged, or belongs to another query
     └── JobError        Spark could not finish a job
 
-Beside them `CeqlWarning`, which `warn` gives: nothing is wrong, but the answer may not be what was meant.
+`warn` gives a `CeqlWarning`: nothing is wrong, but the result may not be what the user meant.
 
 Every error keeps its fields as data and survives pickling, because errors travel
 from worker processes to the driver.
@@ -49,7 +49,7 @@ class Span:
 
 
 class CeqlError(Exception):
-    """The base of all errors that ceql raises on purpose: what is wrong, and a hint what to do about it."""
+    """The base of all errors that ceql raises on purpose: what is wrong, and a hint how to fix it."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message, hint)
@@ -63,8 +63,8 @@ class CeqlError(Exception):
 class QueryError(CeqlError):
     """The query text is wrong.
 
-    `str(error)` shows message, place, caret and hint; the fields are there for user
-    interfaces that underline by themselves. `related` is a second place that explains
+    `str(error)` shows message, place, caret and hint; user interfaces that underline by themselves use the fields.
+    `related` is a second place that explains
     the first, for example the earlier of two clauses.
     """
 
@@ -77,7 +77,7 @@ class QueryError(CeqlError):
         related: Span | None = None,
     ) -> None:
         super().__init__(message, hint)
-        # What unpickling calls the class with.
+        # Unpickling calls the class with these.
         self.args = (message, text, span, hint, related)
         self.text = text
         self.span = span
@@ -85,12 +85,12 @@ class QueryError(CeqlError):
 
     @property
     def line(self) -> int:
-        """The 1-based line of the offending thing."""
+        """The 1-based line of the mistake."""
         return self.span.line_and_column(self.text)[0]
 
     @property
     def column(self) -> int:
-        """The 1-based column of the offending thing, in characters."""
+        """The 1-based column of the mistake, in characters."""
         return self.span.line_and_column(self.text)[1]
 
     def __str__(self) -> str:
@@ -107,7 +107,7 @@ class DataError(CeqlError):
 
 
 class SnapshotError(CeqlError):
-    """A snapshot is damaged, or was taken by another query or format."""
+    """A snapshot is damaged, or belongs to another query or format."""
 
 
 class JobError(CeqlError):
@@ -115,11 +115,11 @@ class JobError(CeqlError):
 
 
 class CeqlWarning(UserWarning):
-    """Nothing went wrong, but something may not be as it was meant: the message says what and why."""
+    """Nothing went wrong, but the result may not be what the user meant; the message says why."""
 
 
 def warn(note: str) -> None:
-    """Give a `CeqlWarning` at the line outside of ceql that led to it."""
+    """Give a `CeqlWarning` at the line outside of ceql that caused it."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "ceql":
         level, frame = level + 1, frame.f_back
@@ -127,7 +127,7 @@ def warn(note: str) -> None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """Return a hint naming the known name closest to a mistyped one, if any is close.
+    """Return a hint with the known name that is closest to a mistyped name, if any is close.
 
     >>> did_you_mean("pric", ["name", "price"])
     "did you mean 'price'?"
@@ -138,7 +138,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     if not close:
         return None
-    # Names that differ in case only: the one nearest to the case that the user wrote.
+    # If names differ only in case, take the name that is nearest to what the user wrote.
     nearest = max(by_lower[close[0]], key=lambda candidate: difflib.SequenceMatcher(None, candidate, name).ratio())
     return f"did you mean '{visible(nearest)}'?"
 
@@ -156,7 +156,7 @@ def listing(names: Iterable[str], limit: int = 12) -> str:
 def _excerpt(text: str, span: Span) -> list[str]:
     """Return the place line, the source line (cut around the span) and the caret line.
 
-    There is nothing to point at in a blank line, so the place alone has to do.
+    A blank line has nothing to point at, so it gets only the place.
     """
     line, column = span.line_and_column(text)
     line_start = span.start - (column - 1)
@@ -189,5 +189,5 @@ def _printable(text: str) -> str:
 
 
 def _width(text: str) -> int:
-    """Return how many terminal columns text takes, so that carets stand under wide characters."""
+    """Return how many terminal columns text takes, so that carets are under wide characters."""
     return sum(0 if unicodedata.combining(ch) else 2 if unicodedata.east_asian_width(ch) in "WF" else 1 for ch in text)

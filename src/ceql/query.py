@@ -34,7 +34,7 @@ Format = Literal["text", "dot", "mermaid", "svg"]
 
 @dataclass(frozen=True)
 class Draft:
-    """A query that has been read, but not bound to the columns of its events."""
+    """A parsed query that is not yet bound to the columns of its events."""
 
     text: str
     tree: ast.Query = field(repr=False, compare=False)
@@ -46,18 +46,18 @@ class Draft:
 
     @property
     def canonical(self) -> str:
-        """The query in one layout, without comments: the same text if it means the same."""
+        """The query in one fixed layout, without comments."""
         return str(self.tree)
 
     def plan(self, schema: Schema, time_column: str | None, order_by: tuple[str, ...]) -> Plan:
-        """Return what the query asks of events with a schema; `QueryError` if it makes no sense for them."""
+        """Return the query's plan for events with this schema, or raise `QueryError` if it does not fit them."""
         try:
             return bind(self.tree, schema, time_column=time_column, order_by=order_by)
         except Mistake as mistake:
             raise mistake.at(self.text) from None
 
     def bind(self, schema: Schema, time_column: str | None, order_by: tuple[str, ...]) -> Query:
-        """Return the query compiled for events with a schema; `QueryError` if it makes no sense for them."""
+        """Return the query compiled for events with this schema, or raise `QueryError` if it does not fit them."""
         plan = self.plan(schema, time_column, order_by)
         automaton = select(build(plan.formula), plan)
         if plan.strategy is ast.Strategy.STRICT:
@@ -69,7 +69,7 @@ class Draft:
 class Query:
     """A compiled query, made by `ceql.compile`: immutable, picklable, bound to one schema.
 
-    `text`, `schema`, `time_column` and `order_by` are what it was made of.
+    `text`, `schema`, `time_column` and `order_by` are the arguments of `ceql.compile`.
     """
 
     draft: Draft
@@ -91,7 +91,7 @@ class Query:
 
     @property
     def result_schema(self) -> pa.Schema:
-        """The Arrow schema of the matches, one row each."""
+        """The Arrow schema of the matches, with one row per match."""
         return self.plan.result_schema
 
     def explain(self, stage: Stage = "plan", *, format: Format = "text") -> str:
@@ -122,13 +122,13 @@ class Query:
         return self._drawn() if is_drawn(self.automaton) else None
 
     def _drawn(self) -> str:
-        # PERF: imported when a picture is asked for, which spares others 70 ms at the start.
+        # PERF: imported only for a picture, which saves 70 ms at the start for all others.
         from ceql.pictures.automaton_svg import automaton_svg
 
         return automaton_svg(self.automaton)
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Compiling again is cheap, and independent of how deep the trees are.
+        # Compiling again is cheap, and does not depend on the depth of the trees.
         return _compile, (self.text, self.schema, self.time_column, self.order_by)
 
 
@@ -142,11 +142,10 @@ def compile(
     """Return the compiled query, or raise `QueryError` saying what is wrong and where.
 
     Args:
-        text: the query, with CREATE STREAM declarations before it if there are any; or the path of a file with it.
+        text: the query, with CREATE STREAM declarations before it if there are any; or the path of its file.
         schema: what the events look like: an Arrow or Spark schema, events as `ceql.match` or
-            `ceql.spark.match` take them, or a dict of these by stream. Without it, and without
-            declarations, names and types of attributes go unchecked, and the query can be explained
-            but not run.
+            `ceql.spark.match` take them, or a dict of these by stream. Without it, and without declarations, names and
+            types of attributes are not checked, and you can explain the query but not run it.
         time_column: the attribute that durations in WITHIN measure.
         order_by: the attribute, or attributes, that order the events.
     """
@@ -155,11 +154,11 @@ def compile(
 
 
 def query_text(given: str | PathLike[str]) -> str:
-    """Return the text of a query; a path, other than a string, names a file with it."""
+    """Return the text of a query: a string is the text itself, any other path names its file."""
     if isinstance(given, str):
         return given
     if not isinstance(given, PathLike):
-        raise CeqlError(f"a query is text, the path of a file with it, or what ceql.compile gives, not {_named(given)}")
+        raise CeqlError(f"a query is text, the path of a file, or the result of ceql.compile, not {_named(given)}")
     try:
         return Path(given).read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -169,13 +168,13 @@ def query_text(given: str | PathLike[str]) -> str:
 
 
 def streams_in(text: str) -> tuple[str, ...]:
-    """Return the streams in a query's FROM, which must be known before it can be bound to their columns."""
+    """Return the streams in a query's FROM: binding the query needs their columns."""
     return tuple(name.text for name in parse(text).sources)
 
 
 @lru_cache(maxsize=32)
 def normal_text(text: str) -> str:
-    """Return a query in one fixed layout, so that what differs only in blanks, comments or capitals is equal.
+    """Return a query in one fixed layout, so that queries that differ only in spaces, comments or capitals are equal.
 
     >>> normal_text("select *  from S where A") == normal_text("SELECT * FROM S WHERE A -- any")
     True
@@ -186,7 +185,7 @@ def normal_text(text: str) -> str:
 def order_options(
     query: Query | str | PathLike[str], time_column: str | None, order_by: str | Sequence[str]
 ) -> tuple[str | None, tuple[str, ...]]:
-    """Return the time column and `order_by` of a run: those that a compiled query has where none are given."""
+    """Return the time column and `order_by` of a run; if they are not given, those of the compiled query."""
     columns = column_names(order_by)
     if not isinstance(query, Query):
         return time_column, columns
@@ -202,6 +201,6 @@ def _compile(text: str, schema: Schema, time_column: str | None, order_by: tuple
 
 
 def read_draft(given: str | PathLike[str]) -> Draft:
-    """Return a query as it is written, or raise `QueryError` if it is not one."""
+    """Return a parsed query, or raise `QueryError` if the text is not a query."""
     text = query_text(given)
     return Draft(text, parse(text))

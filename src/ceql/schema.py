@@ -109,10 +109,10 @@ class Schema:
 
     @classmethod
     def of(cls, source: object) -> Schema:
-        """Return a schema from whatever describes one.
+        """Return a schema from anything that describes one.
 
         Accepts a `Schema`, an Arrow schema, anything with an Arrow `schema` attribute (a table,
-        a reader, a data set), whatever else `ceql.match` takes (pandas, DuckDB, a list of dicts), a Spark
+        a reader, a data set), anything else that `ceql.match` takes (pandas, DuckDB, a list of dicts), a Spark
         schema or DataFrame, or a dict from stream names to these. Events that can be read only once are not read.
         """
         if isinstance(source, Schema):
@@ -128,7 +128,7 @@ class Schema:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether nothing is known, so that names and types cannot be checked."""
+        """Whether names and types cannot be checked, because nothing is known."""
         return not self.streams
 
 

@@ -38,24 +38,23 @@ def match(
     ordering: Ordering = "time",
     unbounded: bool = False,
 ) -> DataFrame:
-    """Return the matches of a query over a DataFrame, lazily, as a DataFrame; a streaming one if the events are.
+    """Return the matches of a query over a DataFrame, lazily, as a DataFrame; it streams if the events do.
 
     Args:
-        query: the text of a query, the path of a file with it (a `Path`), or what `ceql.compile` made of it.
-        events: the events, or a dict of them by stream where FROM names several. Their order is that of the
-            window's attribute, `time_column` and `order_by`; what ties is ordered by all other columns that
-            the query reads.
+        query: the text of a query, the path of a file with it (a `Path`), or the result of `ceql.compile`.
+        events: the events, or a dict of them by stream if FROM names several. They are ordered by the window's
+            attribute, `time_column` and `order_by`; ties by all other columns that the query reads.
         type_column: the column with each event's type; None if that is the name of its stream.
         time_column: the column that durations in WITHIN measure.
         order_by: further columns that order the events.
         shape: "matches", one row per match, or "events", one row per matched event.
         plan: for batches, "keys" (one task for many keys, needs PARTITION BY), "shards" (one task for each piece
-            of the timeline, needs WITHIN), "single" (one task) or "auto", which chooses; `explain` tells why.
-        prune: for batches, True to leave out rows near which an event does not occur that every match needs, which
-            reads the events twice. None asks whether such events occur at all, where that is quick; False does not.
+            of the timeline, needs WITHIN), "single" (one task) or "auto", which chooses; `explain` says why.
+        prune: for batches, True leaves out rows if an event that every match needs does not occur near them; this reads
+            the events twice. None asks first whether such events occur at all, if that is quick; False asks nothing.
         watermark: for streams, how late events may be, as "10 seconds", if the DataFrame has no watermark yet.
-        ordering: for streams, "time": events wait until the watermark passes them, and matches are those of a
-            batch; or "arrival": nothing waits, and an event older than one before it is late.
+        ordering: for streams, "time": events wait until the watermark passes them, and matches are those of a batch; or
+            "arrival": no event waits, and an event older than an earlier event is late.
         unbounded: for streams, allow a query without WITHIN, whose state grows for ever.
     """
     prepared = prepare(query, events, type_column=type_column, time_column=time_column, order_by=order_by, shape=shape)
@@ -68,7 +67,7 @@ def match(
     given = {"watermark": watermark is not None, "ordering": ordering != "time", "unbounded": unbounded}
     for name, is_given in given.items():
         if is_given:
-            raise DataError(f"{name} is for streaming DataFrames, and this is none", "leave it out")
+            raise DataError(f"{name} is only for streaming DataFrames", "leave it out")
     return spark_batch.match(spark_batch.planned(prepared, plan, prune=prune))
 
 
@@ -81,10 +80,10 @@ def bad_records(
     order_by: str | Sequence[str] = (),
     shape: Shape = "matches",
 ) -> Frames:
-    """Return the rows that `match` leaves out of a stream with these options, whole, in a DataFrame or dict as given.
+    """Return the rows that `match` leaves out of a stream with these options, with all columns; a dict gives a dict.
 
     They have text that is not UTF-8, or a date or time beyond the years 1 to 9999, in a column that the query reads.
-    Over a streaming DataFrame the result is one, too, for a streaming query of its own, with its own checkpoint.
+    Over a streaming DataFrame the result is a streaming DataFrame; write it with its own query and checkpoint.
     """
     prepared = prepare(query, events, type_column=type_column, time_column=time_column, order_by=order_by, shape=shape)
     names = set(prepared.frame.columns)

@@ -121,7 +121,7 @@ def test_all_that_are_too_old_are_named(machine: Path, monkeypatch: pytest.Monke
 
 
 def test_none_at_all(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(JavaError, match="Spark needs Java, and none was found\nhint: install Java 17 or newer"):
+    with pytest.raises(JavaError, match="Spark needs Java, but none was found\nhint: install Java 17 or newer"):
         find_java()
     monkeypatch.setenv("JAVA_HOME", str(machine / "gone"))
     with pytest.raises(JavaError, match=r"JAVA_HOME, .*gone, has no bin/java"):

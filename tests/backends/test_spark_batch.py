@@ -116,7 +116,7 @@ def test_irrelevant_rows_are_filtered_before_the_exchange(spark: Any) -> None:
             "plan='keys' is not possible: the query has no PARTITION BY",
         ),
         (QUERIES["keys"], {"plan": "shards"}, DataError, "plan='shards' is not possible: the query has PARTITION BY"),
-        (QUERIES["strict"], {"plan": "shards", "order_by": ["t"]}, DataError, "shards need WITHIN a time"),
+        (QUERIES["strict"], {"plan": "shards", "order_by": ["t"]}, DataError, "shards need WITHIN over a time"),
         (QUERIES["sequence"], {"plan": "none"}, ValueError, "unknown plan 'none'"),
         (QUERIES["two-keys"], {"prune": True}, DataError, "prune=True is not possible: no two different events"),
         (QUERIES["strict"], {"prune": True, "order_by": ["t"]}, DataError, "prune=True is not possible"),
@@ -202,7 +202,7 @@ def test_streams_that_do_not_fit_are_told(spark: Any) -> None:
             "the columns of the streams do not fit together",
         ),
         ({"P": one, "Q": one.withColumnRenamed("v", "V")}, "the events have several columns 'v'"),
-        ({"P": one, "Q": pa.table({"t": [1]})}, "the events are a pyarrow Table, not a DataFrame of Spark"),
+        ({"P": one, "Q": pa.table({"t": [1]})}, "the events are a pyarrow Table, not a Spark DataFrame"),
     ]
     for frames, message in cases:
         with pytest.raises(DataError, match=message):
@@ -351,22 +351,22 @@ def test_events_that_cannot_be_read_are_told(spark: Any) -> None:
     cases = [
         (good.select("*", good.v.alias("T")), "the events have several columns 't'"),
         (good.withColumn("__ceql_halo", good.v), "the events have a column '__ceql_halo'"),
-        (events(), "the events are a list, not a DataFrame of Spark"),
-        (good.toPandas(), "the events are a pandas DataFrame, not a DataFrame of Spark"),
+        (events(), "the events are a list, not a Spark DataFrame"),
+        (good.toPandas(), "the events are a pandas DataFrame, not a Spark DataFrame"),
         (good.withColumn("span", F.expr("INTERVAL 1 DAY")), "column 'span' is of Spark's type interval day, which"),
     ]
     for wrong, message in cases:
         with pytest.raises(DataError, match=message):
             ceql.spark.match(QUERIES["sequence"], wrong)
-    with pytest.raises(DataError, match="column 'm' is a map, or has one in it, and maps have no order"):
+    with pytest.raises(DataError, match="column 'm' is or contains a map, and maps have no order"):
         ceql.spark.match(QUERIES["sequence"], good.withColumn("m", F.create_map("type", "v")), order_by=["m"])
-    with pytest.raises(DataError, match=r"the events are a DataFrame of Spark\nhint: use ceql\.spark\.match"):
+    with pytest.raises(DataError, match=r"the events are a Spark DataFrame\nhint: use ceql\.spark\.match"):
         ceql.match(QUERIES["sequence"], good)
 
 
 def test_an_event_without_a_place_in_the_order_is_an_error(spark: Any) -> None:
     found = ceql.spark.match("SELECT * FROM S WHERE A AS x ; B AS y", frame(spark), order_by=["v", "id"])
-    with pytest.raises(Exception, match="'v' is NULL in some event, which so has no place in the order"):
+    with pytest.raises(Exception, match="'v' is NULL in some event, so this event has no place in the order"):
         found.collect()
 
 
@@ -416,15 +416,15 @@ def test_matching_starts_no_job(spark: Any, shape: Any) -> None:
         (
             "keys",
             {},
-            "plan: keys, because partitions are independent: rows are brought together by k, and each task runs over "
-            "its keys\norder: t; what ties by type, id, v, s, k\ncolumns read: type, id, v, s, k, t\n"
+            "plan: keys, because partitions are independent: rows with the same k go to one task, and each task runs "
+            "over its keys\norder: t; ties by type, id, v, s, k\ncolumns read: type, id, v, s, k, t\n"
             "row filter: rows that satisfy no predicate are left out\n  in Spark: ",
         ),
         (
             "sequence",
             {"plan": "shards", "order_by": ["id"]},
-            "plan: shards, because it was asked for: 3 tasks each run over a piece of the timeline and the window "
-            "before it\norder: t, id; what ties by type, v, s, k\n",
+            "plan: shards, because you asked for it: 3 tasks each run over a piece of the timeline and the window "
+            "before it\norder: t, id; ties by type, v, s, k\n",
         ),
         (
             "sequence",
@@ -470,11 +470,11 @@ def test_it_is_asked_whether_events_occur_where_that_is_quick(
     stored = spark.read.parquet(folder)
     assert "bytes of events are few" in chance(query, stored)
     monkeypatch.setattr(spark_pruning, "MIN_BYTES", 1)
-    left_out = "all are left out if an event does not occur at all that every match needs"
+    left_out = "all are left out if an event that every match needs does not occur at all"
     plain_frames = [stored, stored.where("v > 0").select("*", (F.col("v") + 1).alias("w")), stored.union(stored)]
     assert all(chance(query, one).startswith(left_out) for one in plain_frames)
-    assert chance(query, stored, prune=False) == "kept, because that was asked for"
-    assert chance(query, frame(spark), prune=True).startswith("left out if an event is not near")
+    assert chance(query, stored, prune=False) == "kept, because of prune=False"
+    assert chance(query, frame(spark), prune=True).startswith("left out if an event that every match needs is not near")
     computed = {
         "a join": stored.join(frame(spark).select("id"), "id"),
         "a limit, whose rows may be others the second time": stored.limit(20),
@@ -516,6 +516,6 @@ def test_events_are_found_of_which_statistics_do_not_know(
         pq.write_table(pa.table({"type": ["A", "B"], "id": [1, 2], "x": pa.array([3.0, value], pa.float64())}), path)
         query = f"SELECT * FROM S WHERE A AS a ; B AS b FILTER b[{condition}]"
         stored = spark.read.parquet(str(path))
-        assert chance(query, stored).startswith("all are left out if an event does not occur")
+        assert chance(query, stored).startswith("all are left out if an event that every match needs does not occur")
         found.append(ceql.spark.match(query, stored, order_by=["id"]).select(F.lit(condition)))
     assert sorted(row[0] for row in reduce(DataFrame.union, found).collect()) == sorted(RARE)

@@ -217,9 +217,9 @@ LACKING = [name for name in ("grpc", "grpc_status", "zstandard") if find_spec(na
 def test_matches_come_through_spark_connect() -> None:
     assert output(CONNECT) == [
         "keys True True",
-        "plan: keys, because it was asked for: rows are brought together by k, and each task runs over its keys",
+        "plan: keys, because you asked for it: rows with the same k go to one task, and each task runs over its keys",
         "shards True True",
-        "plan: shards, because it was asked for: 3 tasks each run over a piece of the timeline and the window "
+        "plan: shards, because you asked for it: 3 tasks each run over a piece of the timeline and the window "
         "before it",
         "matcher True",
     ]

@@ -464,7 +464,7 @@ def test_an_unknown_ordering_is_refused(spark: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("option", [{"watermark": "1 second"}, {"ordering": "arrival"}, {"unbounded": True}])
 def test_options_of_streams_are_refused_for_batches(spark: Any, tmp_path: Path, option: dict[str, Any]) -> None:
-    with pytest.raises(DataError, match=f"{next(iter(option))} is for streaming DataFrames"):
+    with pytest.raises(DataError, match=f"{next(iter(option))} is only for streaming DataFrames"):
         ceql.spark.match(TIMED, Folder(tmp_path / "in").batch(spark), time_column="t", **option)
 
 

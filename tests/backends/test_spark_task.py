@@ -61,7 +61,7 @@ def test_ties_are_told_at_the_end_of_a_task(size: int) -> None:
     query = QUERY.replace(" ; ", " : ")
     with pytest.warns(ceql.CeqlWarning) as caught:
         rows(recognise(batches(TABLE, size), options(query), keys=["k"]))
-    assert [str(one.message).partition(",")[0] for one in caught] == ["1 event ties with one before it in 't'"]
+    assert [str(one.message).partition(",")[0] for one in caught] == ["1 event ties with an earlier event in 't'"]
 
 
 def test_columns_are_called_as_told() -> None:
@@ -95,7 +95,7 @@ def test_an_error_tells_where_it_happened() -> None:
     with pytest.raises(TaskError) as caught:
         rows(recognise(batches(table, 4), options(QUERY), keys=["k"]))
     assert str(caught.value).splitlines()[1:] == [
-        "hint: sort the events, or ask for it: sort=True, --sort on the command line",
+        "hint: sort the events, or pass sort=True (--sort on the command line)",
         "batch 2 of a task, rows 5 to 8 of its rows",
         "partition keys in it: k = 2; k = 1",
         "query:",
@@ -144,8 +144,8 @@ def test_one_key_with_nearly_all_rows_is_told(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         skew.warn()
-    told = f"one partition key holds nearly all of the {len(values)} rows of a task: k = 7; "
-    told += "one task does its work alone"
+    told = f"one partition key has nearly all of the {len(values)} rows of a task: k = 7; "
+    told += "one task does the work of this key alone"
     assert [str(one.message) for one in caught] == ([told] if is_told else [])
 
 
@@ -163,7 +163,7 @@ except ImportError as error:
 @pytest.mark.parametrize(
     ("modules", "message"),
     [
-        ({}, "ceql {version} is not there for Spark's workers, {python}: install the driver's version on every node"),
+        ({}, "Spark's workers have no ceql {version}, in {python}: install the driver's version on every node"),
         (
             {
                 "version.py": "__version__ = '0.0'",

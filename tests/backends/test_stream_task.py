@@ -395,10 +395,10 @@ def test_damaged_events_are_refused(data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     ("blob", "message"),
     [
-        (b"", "not one of ceql"),
-        (b"PAR1", "not one of ceql"),
-        (b"CEQLSHRD\x01\x00", "has format 1, this release reads 2"),
-        (b"CEQLSHRD\x03\x00", "has format 3, this release reads 2"),
+        (b"", "did not write"),
+        (b"PAR1", "did not write"),
+        (b"CEQLSHRD\x01\x00", "has format 1, but this release reads 2"),
+        (b"CEQLSHRD\x03\x00", "has format 3, but this release reads 2"),
         (b"CEQLSHRD\x02\x00", "damaged"),
         (b"CEQLSHRD\x02\x00\x02\x00\x00\x00\x01\x00\x00\x00{}", "damaged"),
     ],

@@ -130,8 +130,8 @@ def test_results_that_are_not_there_are_named(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--query", "S4"], "the paper has no query 's4'"),
-        (["--experiment", "speed"], "'speed' is none of sequences"),
-        (["--query", "Q1", "--dataset", "taxis"], "nothing is left to measure"),
+        (["--experiment", "speed"], "'speed' is not one of sequences"),
+        (["--query", "Q1", "--dataset", "taxis"], "there is nothing to measure"),
     ],
 )
 def test_mistakes_are_told(arguments: list[str], message: str, tmp_path: Path) -> None:

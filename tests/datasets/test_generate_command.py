@@ -46,7 +46,7 @@ def test_parquet_of_several_blocks(tmp_path: Path, dataset: str) -> None:
         (["-o", "events.txt"], 3, "cannot tell the format of"),
         (["-o", "nowhere/events.csv"], 3, "cannot write nowhere/events.csv: No such file or directory"),
         (["-o", "e.csv", "--engine", "local", "--master", "local[2]"], 2, "--master and --conf are for --engine spark"),
-        (["-o", "e.csv", "--master", "somewhere"], 2, "it is local, local[4], yarn, or begins"),
+        (["-o", "e.csv", "--master", "somewhere"], 2, "use local, local[4], yarn, or an address"),
         (["-o", "e.csv", "--events", "-1"], 2, "--events"),
     ],
 )

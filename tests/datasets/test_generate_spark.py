@@ -70,7 +70,7 @@ def test_the_command_writes_a_folder_and_replaces_it(tmp_path: Path) -> None:
     (out / "notes.txt").write_text("mine")
     code, said = run("generate", "smart-homes", "--events", 10, "-o", out, "--engine", "spark")
     assert code == 3
-    assert "it holds what is not a result of Spark, such as notes.txt" in said
+    assert "it holds files that Spark did not write, such as notes.txt" in said
     assert written(out)[0].num_rows == 1000
 
 

@@ -136,13 +136,13 @@ def test_compressed_file(tmp_path: Path) -> None:
         ("{", "cannot read .*"),
         ("[]", ".* has no zones\n.*"),
         ('{"features": []}', ".* has no zones\n.*"),
-        ('{"features": [1]}', ".*, feature 1 is no zone\n.*"),
-        (json.dumps({"features": [FEATURES[0], {"properties": {"zone": "x"}}]}), ".*, feature 2 is no zone\n.*"),
-        (json.dumps({"features": [feature(None, [TRIANGLE])]}), ".*, feature 1 is no zone\n.*'zone'.*"),
-        (json.dumps({"features": [feature("x", [[[0, 0], [1, 1]]])]}), ".*, feature 1 is no zone\n.*polygon"),
+        ('{"features": [1]}', ".*, feature 1 is not a zone\n.*"),
+        (json.dumps({"features": [FEATURES[0], {"properties": {"zone": "x"}}]}), ".*, feature 2 is not a zone\n.*"),
+        (json.dumps({"features": [feature(None, [TRIANGLE])]}), ".*, feature 1 is not a zone\n.*'zone'.*"),
+        (json.dumps({"features": [feature("x", [[[0, 0], [1, 1]]])]}), ".*, feature 1 is not a zone\n.*polygon"),
         (
             '{"features": [{"properties": {"zone": "x"}, "geometry": {"type": "Point", "coordinates": [0, 0]}}]}',
-            ".*, feature 1 is no zone\n.*polygon",
+            ".*, feature 1 is not a zone\n.*polygon",
         ),
     ],
 )

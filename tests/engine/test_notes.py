@@ -51,8 +51,8 @@ def told(action: Any) -> list[str]:
 def test_ties_are_told_where_matches_depend_on_them(query: str, options: dict[str, Any], n_ties: int) -> None:
     found = told(lambda: ceql.match(query, TABLE, **options).count())
     tie = "1 event ties" if n_ties == 1 else f"{n_ties} events tie"
-    assert [one.partition(" with one before")[0] for one in found] == ([tie] if n_ties else [])
-    assert all(one.endswith("order_by names what orders them") for one in found)
+    assert [one.partition(" with an earlier")[0] for one in found] == ([tie] if n_ties else [])
+    assert all(one.endswith("order them with order_by") for one in found)
 
 
 @pytest.mark.parametrize("query", [NEIGHBOURS, BY_KEY])
@@ -61,13 +61,13 @@ def test_a_session_tells_of_ties_once_also_between_batches(query: str) -> None:
     found = [told(lambda at=at: session.feed(TABLE.slice(at, 1)).count()) for at in range(len(TABLE))]
     first = 1 if query == NEIGHBOURS else 2
     assert [len(one) for one in found] == [int(at == first) for at in range(len(TABLE))]
-    assert found[first][0].startswith("1 event ties with one before it in 't', ")
+    assert found[first][0].startswith("1 event ties with an earlier event in 't', ")
 
 
 def test_whatever_compiles_a_query_is_told_of_it() -> None:
     table = pa.table({"type": ["A"], "s": ["a"]})
     text = "SELECT * FROM S WHERE A AS x FILTER x[s = NULL]"
-    note = "s = NULL holds for no event: write s IS NULL"
+    note = "s = NULL is never true: write s IS NULL"
     assert told(lambda: ceql.compile(text, table)) == [note]
     assert note in told(lambda: ceql.match(text, table).count())
 

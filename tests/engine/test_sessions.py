@@ -172,7 +172,7 @@ def test_a_reader_that_was_overtaken_hears_of_it() -> None:
     batches = session.feed(stream()).batches()
     assert len(next(batches)) == 2
     session.feed(stream(0))
-    with pytest.raises(ceql.DataError, match="passed over"):
+    with pytest.raises(ceql.DataError, match="skipped"):
         list(batches)
 
 
@@ -267,8 +267,8 @@ def test_many_threads_at_once_get_an_answer_or_an_error() -> None:
         thread.join()
     assert session.stats.events % len(table) == 0
     assert {error.split(":")[0] for error in errors} <= {
-        "the session is at work already",
-        "these matches were passed over when the session went on to the next batch",
+        "the session is already in use",
+        "these matches were skipped when the session took the next batch",
     }
 
 
@@ -419,9 +419,9 @@ def test_time_that_runs_backwards(batch: int) -> None:
 @pytest.mark.parametrize(
     ("sort", "streams", "hint"),
     [
-        (False, "S", "sort the events, or ask for it: sort=True"),
-        (True, "S", "sort=True sorts within one batch only, and this one begins before the end of the last"),
-        (False, "S, T", "streams are merged within one batch only, and this one begins before the end of the last"),
+        (False, "S", "sort the events, or pass sort=True"),
+        (True, "S", "sort=True sorts within one batch only, and this batch begins before the end"),
+        (False, "S, T", "streams are merged within one batch only, and this batch begins before the end"),
     ],
 )
 @pytest.mark.parametrize("clause", ["WITHIN 5 [t]", ""])

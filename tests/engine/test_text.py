@@ -110,5 +110,5 @@ def test_a_query_in_a_file(tmp_path: Path) -> None:
     file.write_bytes(b"SELECT * FROM S WHERE `\xe9`")
     with pytest.raises(CeqlError, match="is not UTF-8 at byte 23"):
         ceql.match(file, events)
-    with pytest.raises(CeqlError, match=r"a query is text, the path of a file with it, .* not int"):
+    with pytest.raises(CeqlError, match=r"a query is text, the path of a file, .* not int"):
         ceql.match(5, events)  # type: ignore[arg-type]

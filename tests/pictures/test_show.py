@@ -120,7 +120,7 @@ def test_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert QUERY in page.read_text()
     assert opened == [page.as_uri()]
     monkeypatch.setattr(webbrowser, "open", lambda _: False)
-    assert run(file, "--open").stderr.endswith("there is no browser that could be opened\n")
+    assert run(file, "--open").stderr.endswith("no browser could be opened\n")
 
 
 def test_no_matches(tmp_path: Path) -> None:
@@ -145,11 +145,11 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
         ((tmp_path / "nothing.parquet",), 3, "cannot read"),
         ((tmp_path / "nothing.jsonl",), 3, "cannot read"),
         ((tmp_path / "nothing.out",), 3, "there is no such file or folder"),
-        ((tmp_path / "found.out",), 3, "by its suffix\nhint: it shows what ceql run writes: .parquet, "),
+        ((tmp_path / "found.out",), 3, "from its suffix\nhint: it shows what ceql run writes: .parquet, "),
         ((tmp_path / "empty",), 3, "the folder has no files of a known format\nhint: it shows what ceql run writes: "),
-        ((tmp_path / "events.parquet",), 3, "these are no matches: there are no columns match_start and match_end"),
+        ((tmp_path / "events.parquet",), 3, "these are not matches: there are no columns match_start and match_end"),
         ((tmp_path / "bad.jsonl",), 3, "line 2 is not JSON"),
-        ((tmp_path / "list.jsonl",), 3, "line 1 is no object"),
+        ((tmp_path / "list.jsonl",), 3, "line 1 is not an object"),
         ((tmp_path / "mixed.jsonl",), 3, "cannot read"),
         ((file, "--time", "tt"), 3, "no event has an attribute 'tt'\nhint: did you mean 't'? there are: type, t, s"),
         ((file, "--time", "s"), 3, "the attribute 's' holds neither times nor numbers"),

@@ -147,7 +147,7 @@ def test_long_lists_are_cut_and_the_rest_is_counted() -> None:
     matches = ceql.match("SELECT MAX * FROM S WHERE A+ AS x ; B AS y", events)
     data = data_of(timeline(matches))
     (match,) = data["matches"]
-    assert data["note"] == "of long matches only the first events are drawn"
+    assert data["note"] == "only the first events of long matches are drawn"
     assert len(match["events"]) == MAX_EVENTS_OF_VARIABLE + 1
     assert match["more"] == n_events - MAX_EVENTS_OF_VARIABLE
 
@@ -342,7 +342,7 @@ def test_anything_that_has_matches_is_drawn() -> None:
     assert pages[0] == pages[1] == pages[2]
     with pytest.raises(ceql.DataError, match="a list is not the result of a query"):
         timeline([1, 2])
-    with pytest.raises(ceql.DataError, match="these are no matches: there are no columns match_start"):
+    with pytest.raises(ceql.DataError, match="these are not matches: there are no columns match_start"):
         timeline(pa.table({"a": [1]}))
 
 

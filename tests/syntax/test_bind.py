@@ -385,18 +385,18 @@ def test_times_without_zone_are_warned_of_where_the_column_has_another(
     [
         (
             "'activity' = 'IV'",
-            "'activity' = 'IV' looks at no attribute: the attribute activity is written without quotes",
+            "'activity' = 'IV' uses no attribute: write the attribute activity without quotes",
         ),
-        ("age > 1 AND NOT 'IV' != 'activity'", "the attribute activity is written without quotes"),
+        ("age > 1 AND NOT 'IV' != 'activity'", "write the attribute activity without quotes"),
         (
             "'ER unit' LIKE 'a%'",
-            "'ER unit' LIKE 'a%' looks at no attribute: the attribute `ER unit` is written with backticks",
+            "'ER unit' LIKE 'a%' uses no attribute: write the attribute `ER unit` with backticks",
         ),
-        ("'activity' IN {'IV', 'CRP'}", "the attribute activity is written without quotes"),
-        ("'activity' BETWEEN 'a' AND 'b'", "the attribute activity is written without quotes"),
-        ("'activity' IS NULL", "the attribute activity is written without quotes"),
-        ("age = NULL", "age = NULL holds for no event: write age IS NULL"),
-        ("age > 1 OR NULL != `ER unit`", "NULL != `ER unit` holds for no event: write `ER unit` IS NOT NULL"),
+        ("'activity' IN {'IV', 'CRP'}", "write the attribute activity without quotes"),
+        ("'activity' BETWEEN 'a' AND 'b'", "write the attribute activity without quotes"),
+        ("'activity' IS NULL", "write the attribute activity without quotes"),
+        ("age = NULL", "age = NULL is never true: write age IS NULL"),
+        ("age > 1 OR NULL != `ER unit`", "NULL != `ER unit` is never true: write `ER unit` IS NOT NULL"),
     ],
 )
 def test_comparisons_that_look_at_no_event_are_warned_of(condition: str, warning: str) -> None:

@@ -48,9 +48,9 @@ def why_not_by_time(query: plan.Plan) -> str | None:
     if query.partition_by:
         return "the query has PARTITION BY"
     if query.consumption is not Consumption.NONE:
-        return "CONSUME BY makes matches depend on all earlier ones"
+        return "CONSUME BY makes each match depend on all earlier matches"
     if not isinstance(query.window, plan.AttributeWindow):
-        return "shards need WITHIN a time or the values of an attribute"
+        return "shards need WITHIN over a time or another attribute"
     return None
 
 

@@ -30,7 +30,7 @@ MAX_NAME = 50
 """How many characters of a name an unfinished file's name repeats: file systems allow 255 bytes."""
 
 SUFFIXES = (*PARQUET, *ARROW, *CSV, *JSON_LINES)
-_ENCODING_HINT = "write it anew in UTF-8: iconv -f ISO-8859-1 -t UTF-8"
+_ENCODING_HINT = "convert it to UTF-8: iconv -f ISO-8859-1 -t UTF-8"
 
 FORMATS = ("parquet", "arrow", "csv", "json")
 
@@ -79,7 +79,7 @@ def read_events(
     if kind is None and not os.path.lexists(path):
         raise FileError(f"cannot read {path}: there is no such file or folder")
     if kind is None:
-        raise FileError(f"cannot tell the format of {path} by its suffix", format_hint(path.name))
+        raise FileError(f"cannot tell the format of {path} from its suffix", format_hint(path.name))
     try:
         if kind == "parquet":
             file = pa.parquet.ParquetFile(path)
@@ -133,7 +133,7 @@ def _files_of(path: str, format: str | None) -> list[Path]:
     if not os.path.exists(path) and glob.has_magic(path):
         files = [Path(found) for found in sorted(glob.glob(path))]
         if not files:
-            raise FileError(f"cannot read {path}: no file has such a name")
+            raise FileError(f"cannot read {path}: no file matches this pattern")
         return files
     return [Path(path)]
 
@@ -143,7 +143,7 @@ def _like(batch: pa.RecordBatch, schema: pa.Schema, file: Path, first: Path) -> 
     try:
         return batch.select(schema.names).cast(schema)
     except (KeyError, ValueError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise FileError(f"cannot read {file}: its columns are not those of {first}: {error}") from error
+        raise FileError(f"cannot read {file}: its columns differ from those of {first}: {error}") from error
 
 
 def _check_zones(schema: pa.Schema) -> None:
@@ -303,7 +303,7 @@ def check_suffix(path: Path) -> str:
     """Return the format that a suffix stands for, or raise `FileError`."""
     kind = format_of(path.name)
     if kind is None:
-        raise FileError(f"cannot tell the format of {path} by its suffix", f"use one of {', '.join(SUFFIXES)}")
+        raise FileError(f"cannot tell the format of {path} from its suffix", f"use one of {', '.join(SUFFIXES)}")
     return kind
 
 

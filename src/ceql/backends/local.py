@@ -32,16 +32,16 @@ def match(
     """Return the matches of a query over some events, computed while they are read.
 
     Args:
-        query: the text of a query, the path of a file with it (a `Path`), or what `compile` made of it.
-        events: a pyarrow table or reader, anything that hands over Arrow streams (pandas, polars,
+        query: the text of a query, the path of a file with it (a `Path`), or the result of `compile`.
+        events: a pyarrow table or reader, anything that exports Arrow streams (pandas, polars,
             DuckDB), a list of dicts, or a dict of these by stream, which are merged in time order.
-        type_column: the column with each event's type; None if that is the name of its stream.
-        time_column: the column that durations in WITHIN measure, and by which streams are merged.
+        type_column: the column with each event's type; None if every event has its stream's name as type.
+        time_column: the column that durations in WITHIN measure, and that merges streams.
         order_by: further columns that order the events.
         shape: "matches", one row per match; "events", one row per matched event; "positions", row
             numbers only, which is the cheapest.
-        sort: sort the events first, by time; otherwise time that runs backwards is an error.
-        max_state_bytes: an error instead of more memory than this.
+        sort: sort the events by time first; without it, time that runs backwards is an error.
+        max_state_bytes: raise an error rather than hold more than this.
     """
     options: dict[str, Any] = {
         "shape": shape,

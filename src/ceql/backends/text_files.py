@@ -137,7 +137,7 @@ def _as_declared(column: pa.Array, field: pa.Field) -> pa.Array:
         return column.cast(field.type)
     except NotATime as error:
         text = column[error.args[0]].as_py()
-        raise DataError(f"column '{field.name}' has a value that is no time: '{text}'", _HINT) from None
+        raise DataError(f"column '{field.name}' has a value that is not a time: '{text}'", _HINT) from None
     except pa.ArrowInvalid as error:
         raise DataError(f"column '{field.name}': {error}", _HINT) from error
 
@@ -161,7 +161,7 @@ def _lines_of_array(path: Path) -> bytes:
     except (ValueError, RecursionError) as error:
         raise DataError(f"the JSON array cannot be read: {error}") from error
     if not all(isinstance(one, dict) for one in events):
-        raise DataError("the JSON array has other things in it than objects", "an event is an object")
+        raise DataError("the JSON array contains other things than objects", "an event is an object")
     return b"".join(json.dumps(one).encode() + b"\n" for one in events)
 
 

@@ -19,15 +19,15 @@ TimeColumn = Annotated[str | None, typer.Option("--time-column", help="Attribute
 OrderBy = Annotated[str, typer.Option(help="Further columns that order the events, separated by commas.")]
 Master = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="Where Spark runs; by default what its settings say, or else local\\[*]."),
+    typer.Option(metavar="URL", help="Where Spark runs; by default as in its settings, else local\\[*]."),
 ]
 ReaderOptions = Annotated[
     list[str],
-    typer.Option(metavar="KEY=VALUE", help="Option for reading, as Spark calls it: header, delimiter. Repeatable."),
+    typer.Option(metavar="KEY=VALUE", help="Option for reading, as Spark names it: header, delimiter. Repeatable."),
 ]
 OutputFormat = Annotated[
     str | None,
-    typer.Option(metavar="FORMAT", help="Format of the output; by default told by suffix, or else parquet."),
+    typer.Option(metavar="FORMAT", help="Format of the output; by default from the suffix, else parquet."),
 ]
 SparkSettings = Annotated[
     list[str], typer.Option(metavar="KEY=VALUE", help="Setting of Spark: spark.driver.memory=4g. Repeatable.")
@@ -36,7 +36,7 @@ Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Show the plan, what Spark logs, and its errors in full.")
 ]
 
-_PIPE = "name it - and give it on standard input: echo 'SELECT ...' | ceql ... -"
+_PIPE = "pass - and give it on standard input: echo 'SELECT ...' | ceql ... -"
 
 
 def read_query(file: Path) -> str:
@@ -46,7 +46,7 @@ def read_query(file: Path) -> str:
         return data.decode("utf-8-sig")
     except OSError as error:
         if re.match(r"\s*(SELECT|CREATE|--)\s", str(file), re.IGNORECASE):
-            fail(f"a file is expected, not a query\nhint: put it into a file, or {_PIPE}", WRONG_USE)
+            fail(f"expected a file, not a query\nhint: put the query into a file, or {_PIPE}", WRONG_USE)
         fail(f"cannot read {file}: {reason(error)}", WRONG_DATA)
     except UnicodeDecodeError as error:
         fail(f"{file}: not UTF-8 at byte {error.start}", WRONG_DATA)
@@ -65,5 +65,5 @@ def check_master(master: str | None) -> None:
     """Refuse a master that Spark does not know: Java would end with a stack trace."""
     if master is not None and not master.startswith(("local", "yarn", "spark://", "k8s://", "sc://")):
         raise typer.BadParameter(
-            "it is local, local[4], yarn, or begins spark://, k8s:// or sc://", param_hint="--master"
+            "use local, local[4], yarn, or an address that begins with spark://, k8s:// or sc://", param_hint="--master"
         )

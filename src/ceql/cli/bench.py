@@ -73,7 +73,7 @@ def paper(  # noqa: PLR0917
     cases = experiments.plan(scale, choice)
     code = report.code_version()
     if not cases:
-        fail("nothing is left to measure: no query is in all that was asked for", 2)
+        fail("there is nothing to measure: no query fits all options", 2)
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="ceql-bench-") as folder:
@@ -132,7 +132,7 @@ def _scale(*, quick: bool, events: int | None, time_limit: float | None, without
     scale = QUICK if quick else FULL
     unknown = [name for name in without if name not in SYSTEMS]
     if unknown:
-        raise typer.BadParameter(f"'{unknown[0]}' is none of {', '.join(SYSTEMS)}", param_hint="--without")
+        raise typer.BadParameter(f"'{unknown[0]}' is not one of {', '.join(SYSTEMS)}", param_hint="--without")
     scale = replace(scale, left_out=scale.left_out | dict.fromkeys(without, "not asked for"))
     if events is not None:
         scale = scale.cut(events)
@@ -144,7 +144,7 @@ def _chosen(names: list[str], *, quick: bool) -> Any:
 
     unknown = [name for name in names if name not in list(Experiment)]
     if unknown:
-        raise typer.BadParameter(f"'{unknown[0]}' is none of {', '.join(Experiment)}", param_hint="--experiment")
+        raise typer.BadParameter(f"'{unknown[0]}' is not one of {', '.join(Experiment)}", param_hint="--experiment")
     if names:
         return tuple(Experiment(name) for name in names)
     return tuple(one for one in Experiment if one is not Experiment.spark) if quick else None

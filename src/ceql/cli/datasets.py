@@ -38,7 +38,7 @@ class Published(StrEnum):
 
 
 class PrepareMode(StrEnum):
-    """What to do if the output is there already."""
+    """What to do if the output exists already."""
 
     error = "error"
     overwrite = "overwrite"
@@ -73,17 +73,15 @@ def prepare(  # noqa: PLR0917
     ],
     out: Annotated[
         str,
-        typer.Option(
-            "--out", "-o", metavar="PATH", help="Folder for the stream; rows that are wrong go to PATH.rejected."
-        ),
+        typer.Option("--out", "-o", metavar="PATH", help="Folder for the stream; wrong rows go to PATH.rejected."),
     ],
     house: Annotated[
-        int | None, typer.Option(min=0, help="For smart-homes, the house; by default 28, that of the paper.")
+        int | None, typer.Option(min=0, help="For smart-homes, the house; by default 28, as in the paper.")
     ] = None,
     zones: Annotated[
         Path | None, typer.Option(metavar="GEOJSON", help="For taxis, the zones of New York, with their names.")
     ] = None,
-    mode: Annotated[PrepareMode, typer.Option(help="What to do if the output is there already.")] = PrepareMode.error,
+    mode: Annotated[PrepareMode, typer.Option(help="What to do if the output exists already.")] = PrepareMode.error,
     master: Master = None,
     conf: SparkSettings = [],  # noqa: B006
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON on standard output.")] = False,  # noqa: FBT002

@@ -37,14 +37,14 @@ class Engine(StrEnum):
 
 @cancellation_told()
 def generate(
-    dataset: Annotated[Dataset, typer.Argument(help="What the events are like.")],
+    dataset: Annotated[Dataset, typer.Argument(help="The kind of events.")],
     out: Annotated[
         str,
         typer.Option(
             "--out",
             "-o",
             metavar="PATH",
-            help="File to write, with Spark a folder of files; the suffix gives the format. What is there is replaced.",
+            help="File to write, with Spark a folder; the suffix gives the format. Existing output is replaced.",
         ),
     ],
     *,

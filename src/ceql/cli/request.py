@@ -184,7 +184,7 @@ def spark_settings(texts: Sequence[str]) -> dict[str, str]:
     found = pairs(texts, "--conf")
     for name in found:
         if "." not in name:
-            raise typer.BadParameter(f"'{name}' is no setting of Spark: their names have dots", param_hint="--conf")
+            raise typer.BadParameter(f"'{name}' is not a Spark setting: their names have dots", param_hint="--conf")
     return found
 
 

@@ -62,7 +62,7 @@ class Plan(StrEnum):
 
 
 class Mode(StrEnum):
-    """What to do if the output is there already."""
+    """What to do if the output exists already."""
 
     error = "error"
     overwrite = "overwrite"
@@ -97,12 +97,12 @@ def run(  # noqa: PLR0917
         str | None,
         typer.Option(
             metavar="FORMAT",
-            help="Format of the input: parquet, csv, json, delta or any that Spark has; by default told by suffix.",
+            help="Format of the input: parquet, csv, json, delta or any that Spark has; by default from the suffix.",
         ),
     ] = None,
     option: ReaderOptions = [],  # noqa: B006
     output_format: OutputFormat = None,
-    mode: Annotated[Mode, typer.Option(help="What to do if the output is there already.")] = Mode.error,
+    mode: Annotated[Mode, typer.Option(help="What to do if the output exists already.")] = Mode.error,
     type_column: TypeColumn = "type",
     time_column: TimeColumn = None,
     order_by: OrderBy = "",
@@ -113,7 +113,7 @@ def run(  # noqa: PLR0917
         bool, typer.Option("--sort", help="Sort the events by time first; Spark always does.")
     ] = False,
     plan: Annotated[
-        Plan, typer.Option(help="How Spark divides the work: by PARTITION BY, by time, or not.")
+        Plan, typer.Option(help="How Spark divides the work: by PARTITION BY, by time, or not at all.")
     ] = Plan.auto,
     conf: SparkSettings = [],  # noqa: B006
     verbose: Verbose = False,  # noqa: FBT002

@@ -37,7 +37,7 @@ def show(
     time: Annotated[
         str | None,
         typer.Option(
-            metavar="ATTRIBUTE", help="Attribute to place events by; by default that of match_start and match_end."
+            metavar="ATTRIBUTE", help="Attribute that places the events; by default that of match_start and match_end."
         ),
     ] = None,
     query: Annotated[
@@ -69,7 +69,7 @@ def show(
         fail(f"cannot write {page}: {reason(error)}", WRONG_DATA)
     tell(f"{counted(shown)}: see {page}")
     if open and not webbrowser.open(page.absolute().as_uri()):
-        tell("there is no browser that could be opened")
+        tell("no browser could be opened")
 
 
 def _read(path: str) -> ShownMatches:
@@ -79,7 +79,7 @@ def _read(path: str) -> ShownMatches:
         hint = f"it shows what ceql run writes: {', '.join(SUFFIXES)}, or a folder of these"
         if Path(path).is_dir():
             raise FileError(f"cannot read {path}: the folder has no files of a known format", hint)
-        raise FileError(f"cannot tell the format of {path} by its suffix", hint)
+        raise FileError(f"cannot tell the format of {path} from its suffix", hint)
     if files and all(format_of(one.name) == "json" and one.exists() for one in files):
         batches = _batches_of_lines(files)
         first = next(batches, None)
@@ -138,5 +138,5 @@ def _row(file: Path, number: int, line: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise FileError(f"cannot read {file}: line {number} is not JSON: {error}") from error
     if not isinstance(row, dict):
-        raise FileError(f"cannot read {file}: line {number} is no object")
+        raise FileError(f"cannot read {file}: line {number} is not an object")
     return row

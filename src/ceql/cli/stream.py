@@ -81,7 +81,7 @@ def stream(  # noqa: PLR0917
     checkpoint: Annotated[
         str,
         typer.Option(
-            metavar="PATH", help="Folder that remembers how far the stream was read; with it a new run goes on there."
+            metavar="PATH", help="Folder that remembers how far the stream was read; a new run with it continues there."
         ),
     ],
     master: Master = None,
@@ -93,7 +93,7 @@ def stream(  # noqa: PLR0917
         str | None,
         typer.Option(
             metavar="COLUMNS",
-            help="Columns of the input: 'type STRING, at TIMESTAMP, ...'; by default told by the files that are there.",
+            help="Columns of the input: 'type STRING, at TIMESTAMP, ...'; by default from the files in the folder.",
         ),
     ] = None,
     option: ReaderOptions = [],  # noqa: B006
@@ -102,29 +102,30 @@ def stream(  # noqa: PLR0917
     time_column: TimeColumn = None,
     order_by: OrderBy = "",
     watermark: Annotated[
-        str, typer.Option(metavar="DURATION", help="How late an event may be, compared with the latest one before it.")
+        str,
+        typer.Option(metavar="DURATION", help="How late an event may be, compared with the latest event so far."),
     ] = DEFAULT_WATERMARK,
     ordering: Annotated[
         Ordering,
         typer.Option(
-            help="Let events wait for the watermark and come in the order of time, or take them as they come."
+            help="time: events wait for the watermark and come in time order; arrival: they are taken as they come."
         ),
     ] = Ordering.time,
     trigger: Annotated[
         str | None,
         typer.Option(
             metavar=f"DURATION|{AVAILABLE_NOW}",
-            help=f"How often to look for new files, by default all the time; {AVAILABLE_NOW} ends after those there.",
+            help=f"How often to look for new files, by default all the time; {AVAILABLE_NOW} reads these and stops.",
         ),
     ] = None,
     max_files_per_trigger: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="The most files to take at once, by default all new ones.")
+        int | None, typer.Option(min=1, metavar="N", help="The most files to take at once, by default all new files.")
     ] = None,
     bad_records: Annotated[
         str | None,
         typer.Option(
             metavar="PATH",
-            help="Folder to which rows are added, as Parquet, that were left out because Python cannot hold them.",
+            help="Folder for the rows, as Parquet, that are left out because Python cannot hold them.",
         ),
     ] = None,
     shape: Annotated[StreamShape, typer.Option(help="A row per match or per matched event.")] = StreamShape.matches,
@@ -206,7 +207,7 @@ def _check_duration(text: str, option: str, example: str) -> None:
 
 
 def _on_spark(request: StreamRequest) -> int:
-    with spark_troubles_told("Spark could not go on", in_full=request.is_verbose):
+    with spark_troubles_told("Spark could not continue", in_full=request.is_verbose):
         from ceql.cli.stream_on_spark import run_stream
 
         return run_stream(request)

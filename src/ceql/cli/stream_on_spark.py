@@ -151,7 +151,7 @@ def _events(request: StreamRequest, spark: SparkSession, stream: str, path: str)
 
 def _unknown_columns(what: str, path: str) -> FileError:
     return FileError(
-        f"there are no {what} in {path} yet that would tell its columns",
+        f"there are no {what} in {path} yet to take the columns from",
         "give --schema 'type STRING, at TIMESTAMP, ...' and --format",
     )
 
@@ -161,7 +161,7 @@ def _given_schema(text: str) -> StructType:
         schema = StructType.fromDDL(text)
     except SPARK_ERRORS as error:
         raise typer.BadParameter(
-            f"'{text}' is no list of columns: write it as 'type STRING, at TIMESTAMP'", param_hint="--schema"
+            f"'{text}' is not a list of columns: write it as 'type STRING, at TIMESTAMP'", param_hint="--schema"
         ) from error
     return schema if isinstance(schema, StructType) else StructType().add("value", schema)
 
@@ -303,7 +303,7 @@ class Counts:
         """Return in one line what came of the stream."""
         rows = counted(self.n_matches, self.shape)
         text = f"{self.n_events:,} events, {rows}, {self._left_out()}, {seconds:.2f} s on Spark, {self._watermark()}"
-        return f"{text}\nthe last micro-batch was abandoned: the next run does it again" if self.is_cut_off else text
+        return f"{text}\nthe last micro-batch was abandoned: the next run repeats it" if self.is_cut_off else text
 
     def _left_out(self) -> str:
         """Return how many events were late, and how many rows could be none, which is told if there are any."""

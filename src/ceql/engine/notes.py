@@ -26,8 +26,8 @@ def tied_events(n_events: int, order: Sequence[str]) -> str:
     """Return the note that the matches depend on the order of events that tie.
 
     >>> tied_events(1, ["at"])
-    "1 event ties with one before it in 'at', and their order can change the matches; order_by names what orders them"
+    "1 event ties with an earlier event in 'at', and their order can change the matches; order them with order_by"
     """
     columns = ", ".join(f"'{name}'" for name in order)
-    tie = f"{n_events:,} events tie with one before them" if n_events > 1 else "1 event ties with one before it"
-    return f"{tie} in {columns}, and their order can change the matches; order_by names what orders them"
+    tie = f"{n_events:,} events tie with an earlier event" if n_events > 1 else "1 event ties with an earlier event"
+    return f"{tie} in {columns}, and their order can change the matches; order them with order_by"

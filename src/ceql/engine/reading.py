@@ -109,7 +109,7 @@ class Reading:
 
     def _check_is_current(self) -> None:
         if self._is_passed_over:
-            raise DataError("these matches were passed over when the session went on to the next batch")
+            raise DataError("these matches were skipped when the session took the next batch")
         self._check_goes_on()
 
     def _check_goes_on(self) -> None:

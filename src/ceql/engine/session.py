@@ -41,18 +41,18 @@ class Stats:
 class Session:
     """Recognises matches over batches of one stream, in the order in which they are fed.
 
-    Any cutting of the stream into batches gives the same matches. What a session finds is read
-    from the `Matches` that `feed` returns; those not read to the end when the next batch is fed are
-    passed over. If anything goes wrong in a batch, the session is as it was before it.
+    However the stream is cut into batches, the matches are the same. Read them from the `Matches` that `feed` returns;
+    matches that are not read when the next batch is fed are skipped. If a batch fails, the session is as it was before
+    the batch.
 
-    Threads may take turns; while one is at work, be it at reading matches, another gets a `DataError`.
+    Threads may take turns. While one thread feeds or reads matches, another thread gets a `DataError`.
 
     Options beyond those of `ceql.match`:
 
     Args:
-        max_state_bytes: how much may be held between batches.
-        memo_capacity: how many computed transitions of the automaton are kept, roughly; those that are dropped are
-            computed again when they are needed, so any number gives the same matches.
+        max_state_bytes: the most that may be held between batches.
+        memo_capacity: roughly how many computed transitions of the automaton are kept; others are computed again when
+            needed, so any number gives the same matches.
         chunk_size: how many matches, at most, make a batch of the result.
     """
 
@@ -107,11 +107,11 @@ class Session:
 
     @property
     def stats(self) -> Stats:
-        """Counters, and the size of what is held between batches.
+        """Counters, and the size of the state that is held between batches.
 
-        `events`, `matches` and `dropped` (events without partition key or time) count from the start; `live_nodes` and
-        `state_bytes` say how much is held for open matches, `memo_size` how many determinized states are known.
-        Any thread may look at any time.
+        `events`, `matches` and `dropped` (events without partition key or time) count from the start. `live_nodes` and
+        `state_bytes` say how much is held for open matches, `memo_size` how many determinized states are known. Any
+        thread may read them at any time.
         """
         pipeline = self.pipeline
         if pipeline is None:
@@ -126,9 +126,9 @@ class Session:
         )
 
     def feed(self, events: object) -> Matches:
-        """Return the matches that some more events complete, to be read lazily.
+        """Return the matches that these events complete, to be read lazily.
 
-        `events` is whatever `ceql.match` takes: one table of events, or a dict of them by stream.
+        `events` is anything that `ceql.match` takes: one table of events, or a dict of tables by stream.
         """
         return Matches(self.read(events))
 
@@ -147,20 +147,20 @@ class Session:
         return reading
 
     def snapshot(self) -> bytes:
-        """Return all that the session must remember, as bytes that `restore` takes, in any process."""
+        """Return the state of the session as bytes, which `restore` takes in any process."""
         with self._turn:
             self._settle()
             return self._setup.write(self._settled)
 
     @property
     def holds(self) -> bool:
-        """Whether anything is held that a later event could complete."""
+        """Whether the session holds a partial match that a later event could complete."""
         return self.pipeline is not None and self.pipeline.holds
 
     def expire(self, now: Any) -> bool:
-        """Let go of all that cannot match an event at `now` or later; return whether anything is still held.
+        """Forget partial matches that no event at `now` or later can complete; return whether any are left.
 
-        `now` is a value of the attribute that WITHIN measures. Without it a session lets go when it is fed.
+        `now` is a value of the attribute that WITHIN measures. Without this call, a session forgets when it is fed.
         """
         with self._turn:
             self._settle()
@@ -170,7 +170,7 @@ class Session:
 
     @classmethod
     def restore(cls, query: Query | str | PathLike[str], snapshot: bytes, **options: Any) -> Session:
-        """Return a session that goes on where the one that made the snapshot was.
+        """Return a session that continues where the snapshot was taken.
 
         `options` are those of the constructor, and must be the same; a snapshot of another query,
         shape or release is refused.
@@ -257,8 +257,8 @@ class _Turn:
     def __enter__(self) -> None:
         if not self._lock.acquire(blocking=False):
             raise DataError(
-                "the session is at work already: another thread uses it, or the reader of its own events does",
-                "let threads take turns, or give each a session of its own",
+                "the session is already in use: by another thread, or by the reader of its own events",
+                "let threads take turns, or give each thread its own session",
             )
 
     def __exit__(self, *_: object) -> None:

@@ -23,8 +23,8 @@ FEWER_MATCHES = "add LIMIT n, or select MAX, NEXT or LAST"
 
 def cost_contract(query: plan.Plan, cea: CEA) -> Iterator[str]:
     """Yield what is constant per event, what is not, and why."""
-    yield "update: constant time per event, whatever the window and however many partial matches there are"
-    yield "output: each match takes time linear in its size; none is computed before it is asked for"
+    yield "update: constant time per event, for any window and any number of partial matches"
+    yield "output: each match takes time linear in its size, and is computed only when you read it"
     yield _state_cost(query)
     if (compared := compared_by(query, cea)) is not Strategy.ALL:
         yield (
@@ -35,7 +35,7 @@ def cost_contract(query: plan.Plan, cea: CEA) -> Iterator[str]:
         bound = f"LIMIT {query.limit} caps them" if query.limit is not None else FEWER_MATCHES
         yield f"not constant: {explosion}; {bound}"
     if sees_every_event(query, cea):
-        yield "every event is read: with ':', STRICT or WITHIN n EVENTS, events that no predicate mentions count, too"
+        yield "every event is read: with ':', STRICT or WITHIN n EVENTS, events that satisfy no predicate count, too"
     yield _parallelism(query)
 
 
@@ -49,8 +49,8 @@ def exponential_output(query: plan.Plan) -> str | None:
 def _state_cost(query: plan.Plan) -> str:
     where = " of each partition" if query.partition_by else ""
     if query.window is None:
-        return f"state: no WITHIN, so nothing expires and no state is pruned; it grows with the stream{where}"
-    return f"state: linear in the events of one window{where}; what has left the window is dropped"
+        return f"state: without WITHIN nothing expires, so it grows with the stream{where}"
+    return f"state: linear in the events of one window{where}; events that leave the window are dropped"
 
 
 def _parallelism(query: plan.Plan) -> str:
@@ -58,6 +58,6 @@ def _parallelism(query: plan.Plan) -> str:
     if by_key is None:
         return "parallel: partitions are independent"
     if by_time is None:
-        return "parallel: the stream can be cut in time, each piece with one window before it"
+        return "parallel: the stream can be cut into pieces of time, each with one window before it"
     is_enough = query.partition_by or query.consumption is Consumption.ANY
     return f"one task only: {by_key}" if is_enough else f"one task only: {by_key}, and {by_time}"

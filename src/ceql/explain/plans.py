@@ -34,15 +34,15 @@ def explain_plan(query: plan.Plan, cea: CEA) -> str:
 
 _STRATEGIES = {
     Strategy.ALL: "every match",
-    Strategy.NEXT: "at each last event, the matches that take the earliest events",
-    Strategy.LAST: "at each last event, the matches that take the latest events",
-    Strategy.MAX: "at each last event, the matches that no other contains",
-    Strategy.STRICT: "the matches whose selected events have no gap between them",
+    Strategy.NEXT: "of the matches with the same last event, those with the earliest events",
+    Strategy.LAST: "of the matches with the same last event, those with the latest events",
+    Strategy.MAX: "of the matches with the same last event, those that no other match contains",
+    Strategy.STRICT: "the matches whose selected events have no gaps",
 }
 _CONSUMPTIONS = {
-    Consumption.NONE: "events serve any number of matches",
-    Consumption.PARTITION: "a match forgets all earlier events of its partition",
-    Consumption.ANY: "a match forgets all earlier events",
+    Consumption.NONE: "an event may be part of any number of matches",
+    Consumption.PARTITION: "after a match, all earlier events of its partition are forgotten",
+    Consumption.ANY: "after a match, all earlier events are forgotten",
 }
 
 
@@ -50,8 +50,8 @@ def _window_text(query: plan.Plan) -> str:
     """Return the window in words."""
     match query.window:
         case plan.EventsWindow(count):
-            return f"{count} events: first and last at most {count} positions apart"
+            return f"first and last event at most {count} positions apart"
         case plan.AttributeWindow(attribute, kind, size):
             amount = f"{size / 10**9:g} seconds" if kind.is_time else str(size)
-            return f"{amount} by {quoted_name(attribute)}, both ends included"
+            return f"first and last event at most {amount} apart in {quoted_name(attribute)}"
     return "none"

@@ -162,7 +162,7 @@ def _evenly(shown: ShownMatches) -> tuple[Axis, list[list[float | None]]]:
     has_ends = len(kinds) == 1
     note = "only the ends of matches are known: the events between them are spaced evenly"
     if not has_ends:
-        note = "the result does not say when events were: they stand in their order"
+        note = "the result does not say when events happened: they are shown in their order"
     numbers: list[list[Number | None]] = [list(_steps(match, has_ends=has_ends)) for match in shown.matches]
     name = "" if kind == "time" else "row" if has_ends else "order"
     return _axis(kind, name, numbers, note=note if any(match.events for match in shown.matches) else "")

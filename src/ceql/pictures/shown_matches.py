@@ -69,7 +69,7 @@ def read_matches(
         return _read_rows(_PositionsShape(), batches, counts_all=counts_all, total=total)
     others = listing(names) or "none at all"
     raise DataError(
-        f"these are no matches: there are no columns {MATCH_START} and {MATCH_END}, but {others}",
+        f"these are not matches: there are no columns {MATCH_START} and {MATCH_END}, but {others}",
         "give the result of a query",
     )
 

@@ -133,7 +133,7 @@ def _data(shown: ShownMatches, time: str | None) -> dict[str, Any]:
     return {
         "axis": asdict(axis),
         "note": "; ".join(
-            filter(None, [axis.note, "of long matches only the first events are drawn" if is_cut else ""])
+            filter(None, [axis.note, "only the first events of long matches are drawn" if is_cut else ""])
         ),
         "lanes": shown.variables,
         "matches": matches,

@@ -32,7 +32,7 @@ MAX_ALTERNATIVES = 1000
 MAX_ATOMS = 10_000
 """Most atoms of a pattern, counting the copies made for ORs; each takes a fraction of a millisecond to compile."""
 
-_ALTERNATIVES_HINT = "write x[p OR q] instead of x[p] OR x[q] where each event may satisfy either"
+_ALTERNATIVES_HINT = "write x[p OR q] instead of x[p] OR x[q] if each event may satisfy either"
 
 UTC_NAMES = ("UTC", "ETC/UTC", "Z", "GMT", "+00:00", "ZULU")
 """Zones, in capitals, in which times are as in UTC."""
@@ -225,14 +225,14 @@ class _FormulaBinder:
 
         def kind_of_attribute(attribute: ast.Attribute) -> Kind:
             if attribute.variable is not None and attribute.variable.text != node.variable.text:
-                message = f"condition on '{node.variable.text}' uses '{attribute}': a condition sees one event"
+                message = f"a condition on '{node.variable.text}' cannot use '{attribute}': a condition sees one event"
                 hint = "correlate events with PARTITION BY, or compare in a query over the matches"
                 name = attribute.variable.text
                 if self.scope.names.introduced(name) is None:
                     if not self.scope.is_unknown and name not in self.scope.attributes_of(self.scope.pattern_types):
                         raise _unknown_variable(attribute.variable, self.scope.names.known)
                     message = f"'{attribute}' is part of attribute '{name}', and only whole attributes can be compared"
-                    hint = "make a column of it first"
+                    hint = "put its value into a column first"
                 raise Mistake(message, attribute.span, hint)
             return kind_of(self.scope.type_of_attribute(attribute.name, holding.types, owner))
 
@@ -253,7 +253,7 @@ class _FormulaBinder:
         if covered.span.start <= introduced.span.start < covered.span.end:
             raise _dropped_variable(name, introduced, clause)
         raise Mistake(
-            f"{clause} names '{name.text}', which the formula to its left cannot bind",
+            f"{clause} uses '{name.text}', which the formula to its left cannot bind",
             name.span,
             f"it binds {listing(held.variables)}; move {clause} after the part that binds '{name.text}'",
             introduced.span,
@@ -271,7 +271,7 @@ def _warn_of_zones(predicate: ast.Node, types: Mapping[str, pa.DataType]) -> Non
         for name in [part.name.text for part in parts if isinstance(part, ast.Attribute)]:
             zone = getattr(types.get(name), "tz", None)
             if plain is not None and zone is not None and zone.upper() not in UTC_NAMES:
-                note = f"'{plain}' means UTC, but '{name}' is shown in {zone}: name a zone after it, such as +00:00"
+                note = f"'{plain}' means UTC, but '{name}' is shown in {zone}: add a zone to it, such as +00:00"
                 warn(note)
 
 
@@ -285,19 +285,19 @@ def _warn_of_constants(predicate: ast.Node, attributes: Collection[str]) -> None
         note = None
         if parts and all(isinstance(part, ast.Constant) for part in parts):
             note = quoted_attribute(parts, attributes)
-            note = note and f"{shortened(str(node))} looks at no attribute: {note}"
+            note = note and f"{shortened(str(node))} uses no attribute: {note}"
         elif isinstance(node, ast.Compare) and node.operator in _NULL_TESTS:
             nulls = [isinstance(part, ast.Constant) and part.value is None for part in parts]
             if any(nulls):
                 test = f"{parts[nulls.index(False)]} {_NULL_TESTS[node.operator]}"
-                note = f"{shortened(str(node))} holds for no event: write {test}"
+                note = f"{shortened(str(node))} is never true: write {test}"
         if note is not None:
             warn(note)
 
 
 def _dropped_variable(name: ast.Name, introduced: ast.Name, clause: str) -> Mistake:
     hint = f"list '{name.text}' in PROJECT" + (", or put FILTER before it" if clause == "FILTER" else "")
-    return Mistake(f"{clause} names '{name.text}', which PROJECT has dropped", name.span, hint, introduced.span)
+    return Mistake(f"{clause} uses '{name.text}', which PROJECT has dropped", name.span, hint, introduced.span)
 
 
 def _unknown_variable(name: ast.Name, known: Iterable[str]) -> Mistake:

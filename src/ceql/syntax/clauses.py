@@ -44,7 +44,9 @@ def window_of(
             if kind.is_time:
                 hint = f"write WITHIN {window.size} seconds [{window.attribute}]"
                 raise Mistake(
-                    f"WITHIN {window.size} of what? '{window.attribute.text}' is a {kind.value}", window.span, hint
+                    f"WITHIN {window.size} needs a unit, because '{window.attribute.text}' is a {kind.value}",
+                    window.span,
+                    hint,
                 )
             return plan.AttributeWindow(window.attribute.text, kind, window.size)
         case ast.DurationWindow() as window:
@@ -104,7 +106,7 @@ def _time_attribute(
         # Without any value, as in a file that has only a header, nothing speaks against a column.
         return ast.Name(next(filter(_sounds_like_time, untyped), untyped[0]), span=window.span)
     hint = _hint_without_time(attributes, nanoseconds)
-    raise Mistake("a duration needs a timestamp or date, and the events have none", window.span, hint)
+    raise Mistake("a duration needs a timestamp or date, but the events have none", window.span, hint)
 
 
 def _hint_without_time(attributes: dict[str, pa.DataType], nanoseconds: int | Decimal) -> str:

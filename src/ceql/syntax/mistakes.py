@@ -27,8 +27,8 @@ _CLAUSE_OF_TOKEN = {
     "_LIMIT": "LIMIT",
 }
 ORDER_HINT = f"the order is {', '.join(CLAUSES)}"
-_COVERS_HINT = "{word} covers all to its left; put that part in parentheses: (... {word} ...)"
-_PATTERN_HINT = "a pattern goes on with ; : OR + :+ AS FILTER PROJECT or the next clause"
+_COVERS_HINT = "{word} applies to everything to its left; put that part in parentheses: (... {word} ...)"
+_PATTERN_HINT = "after a pattern, write ; : OR + :+ AS FILTER PROJECT or the next clause"
 _CONDITION_HINT = "a condition is a variable with a predicate in brackets: x[...]"
 
 _EXPECTED_WORDS = {
@@ -182,7 +182,7 @@ def _instead_of(character: str) -> str | None:
     if plain != character and plain.isascii() and plain.isprintable():
         return f"write {plain}"
     if character.isprintable():
-        return "names with other characters than letters, digits and _ stand between backticks"
+        return "put names with other characters than letters, digits and _ between backticks"
     return "delete it"
 
 
@@ -222,7 +222,7 @@ def _unmatched_bracket(token: Token, before: list[Token]) -> Mistake | None:
         hint = f"close it with {_CLOSERS[pending[-1].type]} first"
         return Mistake(f"'{token}' does not close '{pending[-1]}'", here, hint, span_of(pending[-1]))
     if token.type == "LSQB" and pending and pending[-1].type == "LSQB":
-        return Mistake("'[' inside [...]", here, "close the first one with ]", span_of(pending[-1]))
+        return Mistake("'[' inside [...]", here, "close the first [ with ]", span_of(pending[-1]))
     return None
 
 
@@ -267,7 +267,7 @@ def _formula_after_filter(token: Token | None, before: list[Token]) -> Mistake |
         return None
     hint = _COVERS_HINT.format(word="FILTER")
     if token is not None and token.type in _GOING_ON and conditions and conditions[-1].type in _BRACKETS:
-        return Mistake(f"'{token}' after FILTER's conditions", span_of(token), hint)
+        return Mistake(f"unexpected '{token}' after FILTER's conditions", span_of(token), hint)
     last_or = next((earlier for earlier in reversed(conditions) if earlier.type in ("_OR", "_AND")), None)
     if last_or is not None and last_or.type == "_OR" and conditions[-1].type not in ("_OR", "RSQB"):
         message = f"'{last_or}' after FILTER's conditions adds a condition, not a pattern"
@@ -281,7 +281,7 @@ def _formula_after_project(token: Token, before: list[Token]) -> Mistake | None:
     opening = next(index for index in reversed(range(len(before))) if before[index].type == "LSQB")
     if before[opening - 1].type != "_PROJECT":
         return None
-    return Mistake(f"'{token}' after PROJECT", span_of(token), _COVERS_HINT.format(word="PROJECT"))
+    return Mistake(f"unexpected '{token}' after PROJECT", span_of(token), _COVERS_HINT.format(word="PROJECT"))
 
 
 def _open_conditions(before: list[Token]) -> list[Token] | None:
@@ -327,7 +327,7 @@ def _expectation(error: UnexpectedToken, before: list[Token], text: str) -> str 
     if {"SEMICOLON", "COLON"} <= accepted:
         hint = _PATTERN_HINT
     if name is not None:
-        return f"write {name}, with backticks, if that is one name" + (f"; else {hint}" if hint else "")
+        return f"if this is one name, write {name} with backticks" + (f"; otherwise {hint}" if hint else "")
     return hint
 
 
@@ -335,7 +335,7 @@ def _sql_habit(token: Token, before: list[Token], accepted: set[str]) -> str | N
     """Return the hint for something that SQL and other languages write differently."""
     if token.type == "STRING" and "QUOTED_NAME" in accepted:
         name = token[1:-1]
-        return f"names stand between backticks, not quotes: `{name}`" if name and len(name) <= MAX_SHOWN else None
+        return f"write names between backticks, not quotes:  `{name}`" if name and len(name) <= MAX_SHOWN else None
     last = before[-1].type if before else ""
     if last == "_IN" and token.type == "LPAR":
         return "write IN {'a', 'b'}"
@@ -345,7 +345,7 @@ def _sql_habit(token: Token, before: list[Token], accepted: set[str]) -> str | N
     if is_pattern and token.type == "NAME" and token.upper() == "GROUP":
         return "write PARTITION BY [...]"
     if is_pattern and token.type in ("COMPARISON", "MORE", "_IN", "LIKE"):
-        return "WHERE takes a pattern; conditions follow it as FILTER x[...]"
+        return "WHERE takes a pattern; write conditions after it, as FILTER x[...]"
     return None
 
 

@@ -34,7 +34,7 @@ MAX_NUMBER_LENGTH = 400
 MAX_COUNT = 2**63 - 1
 """Largest number of events that WITHIN and LIMIT may name."""
 
-UNBOUNDED_HINT = "leave WITHIN out for a window without bound"
+UNBOUNDED_HINT = "leave WITHIN out for no limit"
 
 UNITS = {
     "nanosecond": 1,
@@ -215,7 +215,7 @@ class _TreeBuilder(Transformer_NonRecursive):  # type: ignore[type-arg]
         )
 
     def strategy(self, meta: Meta, children: list[Any]) -> ast.Strategy:
-        also = "; a name with a blank stands between backticks"
+        also = "; put a name with a space between backticks"
         return cast("ast.Strategy", _word(children[0], ast.Strategy, "selection strategy", also))
 
     def select_all(self, meta: Meta, children: list[Any]) -> tuple[None, Span]:
@@ -227,7 +227,7 @@ class _TreeBuilder(Transformer_NonRecursive):  # type: ignore[type-arg]
             return tuple(children), _over(meta)
         if len(children) > 1 or children[0].attributes is not None:
             hint = f"write `{none.text}` if it is a variable"
-            raise Mistake(f"'{none.text}' stands alone: it selects nothing", none.span, hint)
+            raise Mistake(f"'{none.text}' selects nothing, so it must stand alone", none.span, hint)
         return (), _over(meta)
 
     def selected(self, meta: Meta, children: list[Any]) -> ast.Selected:
@@ -311,7 +311,7 @@ class _TreeBuilder(Transformer_NonRecursive):  # type: ignore[type-arg]
     def in_set(self, meta: Meta, children: list[Any]) -> ast.InSet:
         value, negation, *items = children
         if items == [None]:
-            raise Mistake("IN {} holds for nothing", _over(meta), "list at least one value")
+            raise Mistake("IN {} is never true", _over(meta), "list at least one value")
         return ast.InSet(value, tuple(items), negation is not None, span=_over(meta))
 
     def in_range(self, meta: Meta, children: list[Any]) -> ast.InRange:
@@ -429,7 +429,7 @@ def _unit(quantity: _Quantity) -> str:
     if quantity.unit is None:
         raise Mistake(f"'{quantity.written}' has no unit of time", quantity.span, f"units are {', '.join(UNITS)}")
     if quantity.counts_events:
-        hint = "give a number of EVENTS alone, or a duration alone"
+        hint = "give either a number of EVENTS or a duration"
         raise Mistake(f"'{quantity.unit}' is not a unit of time", span_of(quantity.unit), hint)
     word = quantity.unit.lower()
     unit = _UNIT_SYNONYMS.get(word) or word.removesuffix("s")
@@ -446,7 +446,7 @@ def _word(token: Token, choices: Any, what: str, also: str = "") -> Any:
         return choices[token.upper()]
     except KeyError:
         words = ", ".join(choice.name for choice in choices)
-        hint = did_you_mean(token, [choice.name for choice in choices]) or f"known are {words}{also}"
+        hint = did_you_mean(token, [choice.name for choice in choices]) or f"choose from {words}{also}"
         raise Mistake(f"unknown {what} '{token}'", span_of(token), hint) from None
 
 

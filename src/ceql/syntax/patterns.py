@@ -34,7 +34,7 @@ _REFUSED_ESCAPES = {
     "Q": "\\Q quoting",
 }
 _QUANTIFIERS = "*+?{"
-_REPETITIONS = "a repetition goes up to 1000, and a repeated group multiplies those inside it"
+_REPETITIONS = "a repetition goes up to 1000; a repeated group multiplies the repetitions inside it"
 
 
 class PatternError(ValueError):
@@ -61,7 +61,7 @@ def like_to_regex(pattern: str) -> str:
         if character == "\\":
             escaped = next(characters, "")
             if escaped not in ("%", "_", "\\"):
-                raise PatternError("a backslash in LIKE may stand only before %, _ or another backslash")
+                raise PatternError("in LIKE, a backslash must come before %, _ or another backslash")
             pieces[-1] += _literal(escaped)
         elif character == "%":
             pieces.append("")
@@ -104,7 +104,7 @@ def search(written: str, texts: pa.Array) -> pa.Array:
 
 def _check_length(length: int) -> None:
     if length > MAX_PATTERN:
-        raise PatternError(f"it has more than {MAX_PATTERN} characters, repetitions written out")
+        raise PatternError(f"it has more than {MAX_PATTERN} characters, with repetitions written out")
 
 
 def _literal(character: str) -> str:
@@ -169,7 +169,7 @@ class _RegexReader:
         self.lengths.append(0)
         if self._peek() == "?":
             if self._peek(2) != "?:":
-                raise PatternError("only plain groups (...) and (?:...) are read alike by all backends")
+                raise PatternError("use plain groups, (...) or (?:...); backends read other groups differently")
             self.position += 2
         return "(?:"
 
@@ -198,9 +198,9 @@ class _RegexReader:
                 raise PatternError(f"\\{character}{digits} is not a character code")
             return chr(int(digits, 16))
         if character in _REFUSED_ESCAPES:
-            raise PatternError(f"{_REFUSED_ESCAPES[character]} are not read alike by all backends")
+            raise PatternError(f"backends read {_REFUSED_ESCAPES[character]} differently")
         if character.isalnum():
-            raise PatternError(f"\\{character} is not read alike by all backends")
+            raise PatternError(f"backends read \\{character} differently")
         return character
 
     def _class(self) -> str:
@@ -224,7 +224,7 @@ class _RegexReader:
             if escaped in _SHORTHANDS:
                 return _SHORTHANDS[escaped]
             if escaped.lower() in _SHORTHANDS:
-                raise PatternError(f"\\{escaped} inside [...] is not read alike by all backends")
+                raise PatternError(f"backends read \\{escaped} inside [...] differently")
             character = self._escaped(escaped)
         if self._peek() == "-" and self._peek(2)[1:] not in ("]", ""):
             self._take()
@@ -251,7 +251,7 @@ class _RegexReader:
         if self._peek() == "?":
             self._take()
         elif self._peek() and self._peek() in _QUANTIFIERS:
-            raise PatternError(f"'{self._peek()}' after a repetition is not read alike by all backends")
+            raise PatternError(f"backends read '{self._peek()}' after a repetition differently")
         return written
 
     def _counted(self) -> tuple[str, int]:

@@ -34,7 +34,7 @@ def sources_of(query: ast.Query, schema: Schema) -> dict[str, Stream]:
             raise Mistake(f"unknown stream '{name.text}'", name.span, hint)
     if ANY_STREAM in known and len(sources) > 1:
         hint = "name one stream, or give the events as a dict of tables"
-        raise Mistake("FROM names several streams, but the events are one table", query.sources[1].span, hint)
+        raise Mistake("FROM lists several streams, but the events are one table", query.sources[1].span, hint)
     return sources
 
 
@@ -128,7 +128,7 @@ class Scope:
 
     def _types_of(self, atom: ast.Atom) -> frozenset[EventType]:
         if atom.stream is not None and atom.stream.text not in self.sources:
-            hint = did_you_mean(atom.stream.text, self.sources) or f"FROM names {listing(self.sources)}"
+            hint = did_you_mean(atom.stream.text, self.sources) or f"FROM lists {listing(self.sources)}"
             raise Mistake(f"stream '{atom.stream.text}' is not in FROM", atom.stream.span, hint)
         streams = [atom.stream.text] if atom.stream is not None else list(self.sources)
         event_type = atom.event_type.text

@@ -49,7 +49,7 @@ def quoted_attribute(nodes: Iterable[ast.Node], attributes: Collection[str]) -> 
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in attributes:
             written = ast.quoted_name(node.value)
             quotes = "without quotes" if written == node.value else "with backticks"
-            return f"the attribute {written} is written {quotes}"
+            return f"write the attribute {written} {quotes}"
     return None
 
 
@@ -157,7 +157,7 @@ class _Binder:
         kind = kind_of_value(value)
         if kind is not Kind.STRING and kind not in _UNTYPED:
             word = "RLIKE" if node.is_regex else "LIKE"
-            raise Mistake(f"{word} needs a string, but {_described(node.value, kind)} is not one", node.value.span)
+            raise Mistake(f"{word} needs a string, not {_described(node.value, kind)}", node.value.span)
         pattern = str(node.pattern.value)
         try:
             return plan.Matches(value, portable_regex(pattern) if node.is_regex else like_to_regex(pattern))
@@ -202,7 +202,7 @@ class _Binder:
 
 def _comparison_hint(kinds: set[Kind], *, has_constant: bool) -> str | None:
     if Kind.OTHER in kinds:
-        return "only booleans, numbers, strings, timestamps and dates compare"
+        return "only booleans, numbers, strings, timestamps and dates can be compared"
     if not has_constant:
         return None
     if Kind.BOOLEAN in kinds:
@@ -210,7 +210,7 @@ def _comparison_hint(kinds: set[Kind], *, has_constant: bool) -> str | None:
     time = next((kind for kind in kinds if kind.is_time), None)
     if time is not None:
         return f"write a {time.value} like '{_EXAMPLES[time]}'"
-    return "write numbers without quotes, strings with them"
+    return "write numbers without quotes and strings with quotes"
 
 
 def _computed_kind(kind: Kind) -> Kind:
@@ -239,7 +239,7 @@ def _time_constant(value: str, kind: Kind, node: ast.Predicate) -> plan.Constant
     except (ValueError, OverflowError):
         raise Mistake(f"'{value}' is not a {kind.value}", node.span, f"write it like '{_EXAMPLES[kind]}'") from None
     if has_zone and kind is Kind.LOCAL_TIMESTAMP:
-        raise Mistake(f"'{value}' names a zone, but the attribute has none", node.span, "leave the zone out")
+        raise Mistake(f"'{value}' has a zone, but the attribute has none", node.span, "leave the zone out")
     return plan.Constant(moment, kind)
 
 

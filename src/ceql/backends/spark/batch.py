@@ -166,7 +166,7 @@ def planned(prepared: Prepared, plan: PlanName, *, prune: bool | None = None) ->
 def _left_out(prepared: Prepared, *, prune: bool | None) -> tuple[LeftOut, str]:
     """Return which rows are left out because they have no chance, and why none are."""
     if prune is False:
-        return "none", "that was asked for"
+        return "none", "of prune=False"
     why_not = pruning.why_not_possible(prepared)
     if prune is None:
         why_not = why_not or pruning.why_not_cheap(prepared)
@@ -219,7 +219,7 @@ def _choice(query: plans.Plan, plan: PlanName, events: DataFrame) -> tuple[str, 
     if plan in why_not and why_not[plan] is not None:
         raise DataError(f"plan='{plan}' is not possible: {why_not[plan]}", "leave the choice to plan='auto'")
     if plan != "auto":
-        return plan, "it was asked for"
+        return plan, "you asked for it"
     if why_not["keys"] is None:
         return "keys", "partitions are independent"
     n_cores = _n_cores(events)
@@ -241,11 +241,11 @@ def described(job: Job) -> str:
     """Return a job in words."""
     keys = ", ".join(job.query.plan.partition_by)
     how = {
-        "keys": f"rows are brought together by {keys}, and each task runs over its keys",
+        "keys": f"rows with the same {keys} go to one task, and each task runs over its keys",
         "shards": f"{job.n_shards} tasks each run over a piece of the timeline and the window before it",
         "single": "one task runs over all rows",
     }[job.plan]
-    ties = f"; what ties by {', '.join(job.prepared.ties)}" if job.prepared.ties else ""
+    ties = f"; ties by {', '.join(job.prepared.ties)}" if job.prepared.ties else ""
     return "\n".join(
         [
             f"plan: {job.plan}, because {job.reason}: {how}",
@@ -262,8 +262,8 @@ def _pruning_in_words(job: Job) -> str:
     if job.left_out == "none":
         return f"kept, because {job.why_not}"
     if job.left_out == "all":
-        return "all are left out if an event does not occur at all that every match needs"
-    return "left out if an event is not near that every match needs; that reads the events twice"
+        return "all are left out if an event that every match needs does not occur at all"
+    return "left out if an event that every match needs is not near; this reads the events twice"
 
 
 def _filter_in_words(job: Job) -> str:

@@ -30,7 +30,7 @@ _NO_SUCH_FORMAT = ("DATA_SOURCE_NOT_FOUND", "AVRO_DATA_SOURCE_NOT_ENABLED")
 
 _FILES = {
     "PATH_NOT_FOUND": ("there is no such file or folder", None),
-    "UNABLE_TO_INFER_SCHEMA": ("there are no events from which the columns could be told", None),
+    "UNABLE_TO_INFER_SCHEMA": ("there are no events to take the columns from", None),
     "PATH_ALREADY_EXISTS": ("it exists already", "mode 'overwrite' replaces it, 'append' adds to it"),
 }
 """Conditions that Spark names, and what they mean of a file: message and hint."""
@@ -44,7 +44,7 @@ _FORMATS_OF_PACKAGES = ("avro", "delta", "hudi", "iceberg")
 
 _HINTS = {
     r"OutOfMemoryError|Java heap space": "give it more with spark.driver.memory or spark.executor.memory",
-    r"Python worker exited": "the system may have stopped it for want of memory; fewer tasks at once need less",
+    r"Python worker exited": "the system may have stopped it because memory ran out; fewer tasks at once need less",
 }
 
 
@@ -81,7 +81,7 @@ def _known_condition(text: str) -> DataError | SnapshotError | None:
     if condition in _NO_SUCH_FORMAT:
         return _unknown_format(message)
     if condition in _DAMAGED_CHECKPOINT:
-        return SnapshotError("the checkpoint is damaged", "begin again with a new checkpoint and a new output folder")
+        return SnapshotError("the checkpoint is damaged", "start again with a new checkpoint and a new output folder")
     if condition.startswith("FAILED_READ_FILE"):
         return _unreadable_file(message, text)
     return DataError(message) if condition.startswith(_WRONG_DATA) else None
@@ -105,7 +105,7 @@ def _unreadable_file(message: str, text: str) -> FileError:
     if condition := _CONDITION.search(reason):
         reason = " ".join(condition[2].split())
     is_malformed = "MALFORMED" in text or "Malformed" in text
-    hint = "the reader's option mode=PERMISSIVE reads what does not fit as NULL" if is_malformed else None
+    hint = "the reader's option mode=PERMISSIVE reads values that do not fit as NULL" if is_malformed else None
     return FileError(f"{path[1] if path else 'a file'}: {reason}", hint)
 
 

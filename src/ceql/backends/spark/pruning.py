@@ -43,7 +43,7 @@ PASSED_ON = {"Project", "Filter", "SubqueryAlias", "View", "Union"}
 
 def why_not_possible(prepared: Prepared) -> str | None:
     """Return why no row can be left out for want of others; None if some can."""
-    return None if len(prepared.needed) > 1 else "no two different events are known that every match needs"
+    return None if len(prepared.needed) > 1 else "no two different events are known to be in every match"
 
 
 def why_not_cheap(prepared: Prepared) -> str | None:
@@ -57,9 +57,9 @@ def why_not_cheap(prepared: Prepared) -> str | None:
         )
         sizes = _sizes(executed)
     except Exception:  # Spark Connect has no plan to look into, and one that is protected may raise anything.
-        return "Spark does not tell where the rows come from"
+        return "Spark does not say where the rows come from"
     if not is_plain or sizes is None:
-        return "the rows do not come straight from Parquet, ORC or a cache, and it may take long to get them twice"
+        return "the rows do not come straight from Parquet, ORC or a cache, and reading them twice may take long"
     return None if sum(sizes) >= MIN_BYTES else f"{sum(sizes):,} bytes of events are few"
 
 

@@ -141,7 +141,7 @@ def _one_frame(events: Frames, sources: Sequence[str]) -> DataFrame:
             library = type(frame).__module__.partition(".")[0]
             kind = type(frame).__name__ if library == "builtins" else f"{library} {type(frame).__name__}"
             raise DataError(
-                f"the events are a {kind}, not a DataFrame of Spark",
+                f"the events are a {kind}, not a Spark DataFrame",
                 "use ceql.match, or make a DataFrame of them with spark.createDataFrame",
             )
         _check_names(frame.columns)
@@ -218,7 +218,7 @@ def _check_order(order: Sequence[str], types: Mapping[str, pa.DataType]) -> None
         if name not in types:
             raise missing_column(name, types)
         if not _is_orderable(types[name]):
-            raise DataError(f"column '{name}' is a map, or has one in it, and maps have no order", "order by another")
+            raise DataError(f"column '{name}' is or contains a map, and maps have no order", "order by another")
 
 
 def _columns_seen(

@@ -42,18 +42,18 @@ WORKER_NOTICE = re.compile(rb"(Starting )?Streaming TransformWithStateInPandas P
 def session(
     master: str | None = None, *, app_name: str = "ceql", quiet: bool = False, **config: str | int | bool
 ) -> SparkSession:
-    """Return the active Spark session as it is, or else a new one.
+    """Return the active Spark session unchanged, or else a new session.
 
-    A new one has defaults that suit one machine, each only where nothing else sets it: neither the
-    arguments nor `spark-defaults.conf`, spark-submit or the environment. Java is found by
-    `ceql.backends.spark.java.find_java`, and Python workers of local masters run this very Python. The time
-    zone is left alone. A session of Spark Connect gets no defaults: they are its server's business.
+    A new session has defaults that suit one machine. A default applies only if neither the arguments nor
+    `spark-defaults.conf`, spark-submit or the environment set it. `ceql.backends.spark.java.find_java` finds Java, and
+    Python workers of local masters run this Python. The time zone does not change. A session of Spark Connect gets no
+    defaults: its server sets them.
 
     Args:
-        master: where to run, as `local[4]`, `spark://host:7077` or `sc://host`; by default what Spark's
-            settings say, and without any `local[*]`.
+        master: where to run, such as `local[4]`, `spark://host:7077` or `sc://host`; by default as in Spark's settings,
+            else `local[*]`.
         app_name: the name that Spark's logs and pages show.
-        quiet: say nothing on standard error but errors. A `log4j2` file of the user's stays in force.
+        quiet: write only errors to standard error. A `log4j2` file of the user stays in force.
         config: Spark's settings, by name: `**{"spark.driver.memory": "4g"}`.
     """
     given = {_setting_name(name): _setting_text(value) for name, value in config.items()}
@@ -177,12 +177,12 @@ def _running_session() -> SparkSession | None:
 def _warn_of_differences(running: SparkSession, given: Mapping[str, str]) -> None:
     names = [name for name, value in given.items() if name != "spark.remote" and running.conf.get(name, None) != value]
     if names:
-        warn(f"a Spark session is active and stays as it is, without the given {', '.join(names)}")
+        warn(f"a Spark session is already active, and does not take the given {', '.join(names)}")
 
 
 def _setting_name(name: str) -> str:
     if "." not in name:
-        raise TypeError(f"'{name}' is neither an option nor a Spark setting, whose name has dots")
+        raise TypeError(f"'{name}' is neither an option nor a Spark setting: their names have dots")
     return name
 
 

@@ -68,7 +68,7 @@ def recognise(
 def _check_order(batch: pa.RecordBatch, required: str | None) -> None:
     if required is not None and batch.column(required).null_count:
         raise DataError(
-            f"'{required}' is NULL in some event, which so has no place in the order",
+            f"'{required}' is NULL in some event, so this event has no place in the order",
             f'leave such events out, as with where("{required} IS NOT NULL")',
         )
 
@@ -137,6 +137,6 @@ class _Skew:
         if n_seen >= SKEWED_SHARE * self._seen.total():
             shown = ", ".join(visible(f"{name} = {value}") for name, value in zip(self._keys, key, strict=True))
             warn(
-                f"one partition key holds nearly all of the {self._n_rows:,} rows of a task: {shown}; "
-                "one task does its work alone"
+                f"one partition key has nearly all of the {self._n_rows:,} rows of a task: {shown}; "
+                "one task does the work of this key alone"
             )

@@ -41,7 +41,7 @@ def on_workers(
             function = getattr(importlib.import_module(module), name)
             version_here = importlib.import_module("ceql.version").__version__
         except ImportError as error:
-            raise ImportError(f"ceql {version} is not there for Spark's workers, {sys.executable}: {hint}") from error
+            raise ImportError(f"Spark's workers have no ceql {version}, in {sys.executable}: {hint}") from error
         if version_here != version:
             raise ImportError(
                 f"Spark's workers have ceql {version_here}, the driver has {version}, in {sys.executable}: {hint}"

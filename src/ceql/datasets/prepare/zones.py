@@ -67,9 +67,9 @@ def _named_shape(feature: Any, where: str) -> tuple[str, bytes]:
         name = feature["properties"][NAME]
         shape = shapely.geometry.shape(feature["geometry"])
     except (KeyError, TypeError, ValueError, AttributeError, shapely.GEOSException) as error:
-        raise FileError(f"{where} is no zone", f"it needs the property '{NAME}' and a polygon") from error
+        raise FileError(f"{where} is not a zone", f"it needs the property '{NAME}' and a polygon") from error
     if not isinstance(name, str) or shape.geom_type not in ("Polygon", "MultiPolygon"):
-        raise FileError(f"{where} is no zone", f"it needs the property '{NAME}' and a polygon")
+        raise FileError(f"{where} is not a zone", f"it needs the property '{NAME}' and a polygon")
     return name, shapely.to_wkb(shape)
 
 

@@ -48,7 +48,7 @@ def read(events: object, like: pa.Schema | None = None) -> tuple[pa.Schema, Iter
 def _reader(events: object) -> pa.RecordBatchReader:
     """Return what reads events from an object that hands over Arrow streams."""
     if hasattr(events, "sparkSession"):
-        raise DataError("the events are a DataFrame of Spark", "use ceql.spark.match, or ceql.match with df.toArrow()")
+        raise DataError("the events are a Spark DataFrame", "use ceql.spark.match, or ceql.match with df.toArrow()")
     try:
         return pa.RecordBatchReader.from_stream(events)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
@@ -118,7 +118,7 @@ def unlike_columns(error: object) -> DataError:
     """Return the error of streams with columns of one name and different types."""
     return DataError(
         f"the columns of the streams do not fit together: {error}",
-        "a column that several streams have must be of one type in all: cast or rename it in one",
+        "a column that several streams share must have one type: cast or rename it",
     )
 
 

@@ -27,9 +27,9 @@ FLOAT_SIZE = 1e308
 distance 0 from itself and farther than any window from all other numbers, whose distances stay below FLOAT_SIZE."""
 
 
-SORT_HINT = "sort the events, or ask for it: sort=True, --sort on the command line"
+SORT_HINT = "sort the events, or pass sort=True (--sort on the command line)"
 SORTED_HINT = (
-    "{sorting} within one batch only, and this one begins before the end of the last: "
+    "{sorting} within one batch only, and this batch begins before the end of the previous batch: "
     "feed the older events first, or all in one batch"
 )
 """Hints for time that runs backwards; the second one if each batch is sorted already."""
@@ -129,7 +129,7 @@ class Measure:
             shown = self._shown(self.first), self._shown(present[-1])
             raise DataError(
                 f"WITHIN is too large to measure '{self.attribute}' from {shown[0]} to {shown[1]}",
-                "leave it out for a window without bound",
+                "leave it out for no limit",
             )
 
     def stored(self, value: Any) -> Any:

@@ -20,7 +20,7 @@ def check_text(column: pa.Array, name: str, first_row: int) -> None:
         return
     row = first_without_text(column)
     where = "" if row is None else f" in row {first_row + row}"
-    raise DataError(f"the text of '{name}'{where} is not UTF-8", "write the data anew in UTF-8")
+    raise DataError(f"the text of '{name}'{where} is not UTF-8", "convert the data to UTF-8")
 
 
 def first_without_text(column: pa.Array) -> int | None:

@@ -20,10 +20,10 @@ PREVIEW = 10
 
 @dataclass(frozen=True)
 class Match:
-    """One match: `match["x"]` is what variable x binds, an event as a dict or a list of them.
+    """One match: `match["x"]` is what variable x binds: an event as a dict, or a list of events.
 
-    `start` and `end` are the window attribute (or time, or row number) at the first and last event; `partition` has
-    the attributes of PARTITION BY, `variables` all that is selected.
+    `start` and `end` are the window attribute (or time, or row number) at the first and last event. `partition` has the
+    attributes of PARTITION BY, `variables` has all selected variables.
     """
 
     start: Any
@@ -80,11 +80,10 @@ class Source(Protocol):
 class Matches:
     """The matches of a query, computed while they are read.
 
-    Iterating gives a `Match` for each (shape "matches" only); `schema` is that of the Arrow batches, which any
-    library that reads Arrow streams can take directly.
+    Iterating gives a `Match` for each (shape "matches" only). `schema` is the schema of the Arrow batches. Any library
+    that reads Arrow streams can read the matches directly.
 
-    Nothing is kept: reading again computes again where the events allow it, and is an error
-    where they are gone (a session's batch, a reader).
+    No match is kept: reading again computes again, or is an error if the events are gone (a session's batch, a reader).
     """
 
     def __init__(self, source: Source) -> None:
@@ -102,7 +101,7 @@ class Matches:
         return self._source.begin()
 
     def cancel(self) -> None:
-        """Stop the reading that is under way; whoever reads on gets a `DataError`. Any thread may call this.
+        """Stop the current reading: further reading raises a `DataError`. Any thread may call this.
 
         A session is then as it was before the batch.
         """

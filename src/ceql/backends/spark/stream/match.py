@@ -102,10 +102,10 @@ def _time_attribute(prepared: Prepared) -> str:
             return name
     if candidates:
         raise DataError(
-            f"a stream needs a timestamp to tell what is late, but '{candidates[0]}' is of type {types[candidates[0]]}",
+            f"a stream needs a timestamp to know what is late, but '{candidates[0]}' is of type {types[candidates[0]]}",
             "name a column of type TIMESTAMP or TIMESTAMP_NTZ with time_column",
         )
-    raise DataError("a stream needs a timestamp to tell what is late", "name its column with time_column")
+    raise DataError("a stream needs a timestamp to know what is late", "name its column with time_column")
 
 
 def _with_watermark(prepared: Prepared, time: str, watermark: str | None) -> DataFrame:
@@ -187,7 +187,7 @@ def described(prepared: Prepared) -> str:
     return "\n".join(
         [
             f"plan: stream: {how}, each with a state of its own",
-            f"order: {', '.join(prepared.order)}, as far as the watermark on '{time}' has come",
+            f"order: {', '.join(prepared.order)}, up to the watermark on '{time}'",
             f"columns read: {', '.join(name for name in prepared.frame.columns if name != STREAM)}",
             f"left out after the watermark has seen them: {filtered}",
         ]

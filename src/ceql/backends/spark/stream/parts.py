@@ -81,7 +81,7 @@ class Parts:
         assert part is not None
         snapshot = self.only if name == WHOLE else self._stored[name]
         if Part.of(part.last, snapshot) != part:
-            raise _damaged(f"part '{name}' is not the one that its header tells of")
+            raise _damaged(f"part '{name}' does not fit its header")
         return snapshot
 
     def put(self, name: str, snapshot: bytes, last: int) -> None:
@@ -127,7 +127,7 @@ class Parts:
     def _check(self) -> None:
         whole = self.parts.get(WHOLE)
         if len(self.only) != (0 if whole is None else whole.n_bytes):
-            raise _damaged("it is not as long as its header tells")
+            raise _damaged("its length differs from its header")
         if WHOLE in self.parts:
             return
         kept, stored = {name for name, part in self.parts.items() if part is not None}, set(self._stored)
@@ -156,13 +156,13 @@ def from_blob(identity: dict[str, Any], blob: bytes, stored: Mapping[str, bytes]
     Snapshots are looked at only when they are needed, but each must be there, and no other.
     """
     if not blob.startswith(MAGIC):
-        raise SnapshotError("the checkpoint's state is not one of ceql")
+        raise SnapshotError("ceql did not write the checkpoint's state")
     version = int.from_bytes(blob[8:10], "little")
     if version != FORMAT:
-        raise SnapshotError(f"the checkpoint's state has format {version}, this release reads {FORMAT}")
+        raise SnapshotError(f"the checkpoint's state has format {version}, but this release reads {FORMAT}")
     end = 18 + int.from_bytes(blob[10:14], "little")
     if len(blob) < end or zlib.crc32(blob[18:end]) != int.from_bytes(blob[14:18], "little"):
-        raise _damaged("its header does not have its checksum")
+        raise _damaged("the checksum of its header is wrong")
     header = json.loads(blob[18:end])
     _check_identity(header["identity"], identity)
     parts = {name: None if part is None else Part(*part) for name, part in header["parts"].items()}
@@ -175,7 +175,7 @@ def _check_identity(before: dict[str, Any], now: dict[str, Any]) -> None:
         told = "; ".join(f"{name} was {before.get(name)!r} and is {now.get(name)!r}" for name in changed)
         raise SnapshotError(
             f"the checkpoint belongs to another query: {told}",
-            "start the changed query with a new checkpoint, or go back to the one that was",
+            "start the changed query with a new checkpoint, or go back to the earlier query",
         )
 
 

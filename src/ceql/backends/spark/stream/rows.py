@@ -72,7 +72,7 @@ def _table(blob: memoryview) -> pa.Table:
     content = blob[CHECKSUM_BYTES:]
     # Arrow itself takes a stream that is cut off between two batches for a whole one.
     if int.from_bytes(blob[:CHECKSUM_BYTES], "little") != zlib.crc32(content):
-        raise ValueError(f"{len(blob)} bytes do not have their checksum")
+        raise ValueError(f"the checksum of {len(blob)} bytes is wrong")
     return pa.ipc.open_stream(content).read_all()
 
 
