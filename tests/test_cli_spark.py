@@ -237,6 +237,33 @@ def test_events_without_key_or_time_are_counted_and_told(folder: Folder, argumen
     assert summary.startswith("2 events left out, ")
 
 
+def test_events_whose_type_has_no_key_or_whose_time_is_no_number_are_counted(folder: Folder) -> None:
+    (folder / "e.csv").write_text("type,k,t\nA,p,1.5\nC,p,2.5\nA,p,NaN\nB,p,3.5\nZ,p,4.5\n")
+    (folder / "q.ceql").write_text(
+        "CREATE STREAM S { EVENT A { k: string, t: double }, EVENT B { k: string, t: double }, EVENT C { t: double } }"
+        "SELECT * FROM S WHERE A ; B PARTITION BY [k] WITHIN 5 [t]"
+    )
+    for engine in ("spark", "local"):
+        result = folder.run("-i", "e.csv", "--json", "--engine", engine, "--sort")
+        assert result.exit_code == 0, result.stderr
+        warning = "warning: 2 events were left out: NULL in 'k' (PARTITION BY) or 't' (WITHIN)\n"
+        assert result.stderr.startswith(warning), engine
+
+
+@pytest.mark.parametrize("clauses", ["", "PARTITION BY [k]"])
+def test_ties_on_which_matches_depend_are_told(folder: Folder, clauses: str) -> None:
+    (folder / "e.csv").write_text("type,k,t\nA,p,1\nB,p,1\nA,q,2\nB,q,2\nC,q,2\nA,p,9\n")
+    (folder / "q.ceql").write_text(f"SELECT * FROM S WHERE A AS x : B AS y {clauses} WITHIN 5 [t]")
+    note = "note: 3 events tie with one before them in 't', and their order can change the matches; order_by names "
+    for plan in ("keys", "single") if clauses else ("shards", "single"):
+        result = folder.run("-i", "e.csv", "--json", "--plan", plan)
+        assert result.exit_code == 0, result.stderr
+        assert result.stderr.startswith(note), plan
+        assert result.stderr.count("tie") == 1
+    result = folder.run("-i", "e.csv", "--json", "--order-by", "type")
+    assert "tie" not in result.stderr
+
+
 def test_several_streams(folder: Folder) -> None:
     (folder / "q.ceql").write_text("SELECT * FROM S, T WHERE S>A AS x ; T>B AS y WITHIN 5 [t]")
     result = folder.run("-i", "T=events.csv", "-i", "S=events.parquet", "-o", "m")
@@ -387,6 +414,7 @@ def test_a_wrong_query(folder: Folder) -> None:
         (["-i", "bad.parquet"], "cannot read bad.parquet: file:bad.parquet: .*\n"),
         (["-i", "empty.csv"], "cannot read empty.csv: there is no line with column names\n"),
         (["-i", "bad.jsonl"], "cannot read bad.jsonl: .*\n"),
+        (["-i", "empty.jsonl"], "cannot read empty.jsonl: there are no events to take the columns from\n"),
         (["-i", "empty"], "cannot tell the format of empty from its suffix or its files\nhint: give --format\n"),
         (["-i", "mixed"], "mixed has files of several formats: csv, json\nhint: give --format\n"),
         (["-i", "q.ceql"], "cannot tell the format of q.ceql from its suffix or its files\nhint: give --format\n"),
@@ -416,6 +444,7 @@ def test_a_wrong_query(folder: Folder) -> None:
 def test_wrong_data(folder: Folder, arguments: list[str], message: str) -> None:
     (folder / "bad.parquet").write_text("no parquet")
     (folder / "empty.csv").write_text("")
+    (folder / "empty.jsonl").write_text("")
     (folder / "a.arrow").write_text("no arrow")
     (folder / "bad.jsonl").write_text('{"type": "A", "t": 0}\n{"type": \n')
     (folder / "ragged.csv").write_text("type,t\nA,1\nB,2,3\n")

@@ -175,7 +175,17 @@ def test_wrong_use(folder: Folder, more: list[str], message: str) -> None:
             "cannot read full: Spark does not have the format 'no-such'\nhint: .*\n",
         ),
         ("full", ["--type-column", "kind"], "full: .* 'kind'\nhint: .*--type-column ''.*\n"),
-        ("full", ["--schema", "type STRING, k TIMESTAMP, at TIMESTAMP"], "file:(//)?full/1.parquet: .*\n"),
+        (
+            "full",
+            ["--schema", "type STRING, k BOOLEAN, at TIMESTAMP"],
+            "file:(//)?full/1.parquet: column 'k' is not of type boolean, but INT64\n",
+        ),
+        (
+            "ns",
+            ["--schema", "type STRING, k LONG, at TIMESTAMP"],
+            "file:(//)?ns/1.parquet: column 'at' is not of type timestamp, but INT64\n"
+            "hint: if these are nanoseconds, write it with coerce_timestamps='us', .*\n",
+        ),
         ("full/1.parquet", [], "full/1.parquet is a file\nhint: name the folder .*\n"),
         ("bad", ["--schema", "type STRING, k INT, at TIMESTAMP"], "file:(//)?bad/1.csv: .*\nhint: .*PERMISSIVE .*\n"),
         ("full", ["-o", "full/out"], "the output full/out lies within the input full\nhint: name a folder elsewhere\n"),
@@ -185,9 +195,11 @@ def test_wrong_use(folder: Folder, more: list[str], message: str) -> None:
     ],
 )
 def test_wrong_data(folder: Folder, input: str, more: list[str], message: str) -> None:
-    for name in ("full", "bad", "old", "header", "used/offsets", "used/commits"):
+    for name in ("full", "ns", "bad", "old", "header", "used/offsets", "used/commits"):
         (folder / name).mkdir(parents=True)
     pa.parquet.write_table(EVENTS, folder / "full/1.parquet")
+    nanoseconds = pa.table({"type": ["A"], "k": [1], "at": pa.array([1], pa.timestamp("ns"))})
+    pa.parquet.write_table(nanoseconds, folder / "ns/1.parquet")
     pa.parquet.write_table(EVENTS, folder / "old/part-0.parquet")
     (folder / "bad/1.csv").write_text("type,k,at\nA,one,2024-01-31 09:30:00\n")
     (folder / "header/1.csv").write_text("type,k,at\n")

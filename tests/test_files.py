@@ -17,7 +17,7 @@ import pyarrow.parquet
 import pytest
 
 import ceql
-from ceql.backends.files import SUFFIXES, FileError, read_events, write_rows
+from ceql.backends.files import SUFFIXES, FileError, read_all_events, read_events, write_rows
 from ceql.backends.iso_times import NotATime, as_moments
 from ceql.backends.json_lines import json_rows
 
@@ -247,6 +247,36 @@ def test_arrow_that_leads_out_of_its_buffers_is_refused(tmp_path: Path) -> None:
         read(path)
 
 
+@pytest.mark.parametrize("text", ["2024-01-31T10:00Z", "2024-01-31 10:00:00.5+02:00", "2024-01-31t10-05"])
+def test_a_zone_where_none_is_declared_is_refused(tmp_path: Path, text: str) -> None:
+    for name, content in (("e.csv", f"type,at\nA,2024-01-31\nA,{text}\n"), ("e.jsonl", json.dumps({"at": text}))):
+        (tmp_path / name).write_text(content)
+        events = read_events(tmp_path / name, {"at": pa.timestamp("us")})
+        with pytest.raises(FileError, match="'at' is declared without a zone") as caught:
+            list(events.batches)
+        assert str(caught.value).endswith("hint: declare it as timestamp")
+    (tmp_path / "e.csv").write_text("type,at\nA,2024-01-31\nA,2024-01-31 10:00\nA,\n")
+    assert len(next(read_events(tmp_path / "e.csv", {"at": pa.timestamp("us")}).batches)) == 3
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("type,x\n", "type,x\nA,7\n"),
+        ("type,x\nA,\n", "type,x\nB,7\n"),
+        ("type,x\nA,7\n", "type,x\n"),
+        ("type,x\n", "type,x\n"),
+    ],
+)
+def test_a_column_without_values_takes_its_type_from_another_file(tmp_path: Path, first: str, second: str) -> None:
+    (tmp_path / "1.csv").write_text(first)
+    (tmp_path / "2.csv").write_text(second)
+    found = read_all_events([str(tmp_path)])
+    values = pa.Table.from_batches(found.batches, found.schema)["x"]
+    assert [one for one in values.to_pylist() if one is not None] == ([7] if "7" in first + second else [])
+    assert found.schema.field("x").type == (pa.int64() if "7" in first + second else pa.null())
+
+
 def test_an_empty_cell_is_null_and_no_word_is(tmp_path: Path) -> None:
     path = tmp_path / "events.csv"
     path.write_text('type,k,n,x,y\nA,,NA,1,\nA,"",7,,NaN\nA,NULL,8,2,1.5\n')
@@ -269,6 +299,7 @@ TIMES = {
     "1969-12-31T23:59:59.9999999+00": "1969-12-31 23:59:59.999999Z",
     "0001-01-01T00:00:00Z": "0001-01-01 00:00:00.000000Z",
     "2000-02-29T00:00Z": "2000-02-29 00:00:00.000000Z",
+    "2000-02-29t00:00:00.5z": "2000-02-29 00:00:00.500000Z",
     "9999-12-31T23:59:59Z": "9999-12-31 23:59:59.000000Z",
 }
 NO_TIMES = [

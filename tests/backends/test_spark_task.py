@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -62,6 +63,20 @@ def test_ties_are_told_at_the_end_of_a_task(size: int) -> None:
     with pytest.warns(ceql.CeqlWarning) as caught:
         rows(recognise(batches(TABLE, size), options(query), keys=["k"]))
     assert [str(one.message).partition(",")[0] for one in caught] == ["1 event ties with an earlier event in 't'"]
+
+
+@pytest.mark.parametrize("size", [1, 100])
+@pytest.mark.parametrize(("n_halo", "n_counted"), [(0, 3), (2, 2), (5, 0)])
+def test_ties_are_counted_once_by_the_task_whose_rows_they_are(size: int, n_halo: int, n_counted: int) -> None:
+    table = pa.table({"type": ["A"] * 6, "k": [1] * 6, "t": [1, 1, 2, 2, 2, 3]})
+    table = table.append_column("halo", pa.array([row < n_halo for row in range(len(table))]))
+    added: list[int] = []
+    counter = SimpleNamespace(add=added.append)
+    query = "SELECT * FROM S WHERE A AS x : A AS y WITHIN 5 [t]"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rows(recognise(batches(table, size), options(query), halo_column="halo", n_tied=counter))
+    assert added == [n_counted]
 
 
 def test_columns_are_called_as_told() -> None:

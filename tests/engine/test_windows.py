@@ -43,8 +43,12 @@ def test_sorting_by_an_attribute_that_is_null_somewhere(times: list[int | None])
 
 def test_sorting_does_not_make_two_orders_agree() -> None:
     events = pa.table({"type": ["A", "B"], "a": [1, 2], "t": [2, 1]})
-    with pytest.raises(DataError, match="'t' is 1 after 2"):
+    with pytest.raises(DataError, match="'t' is 1 after 2") as caught:
         pairs("5 [a]", events, sort=True, time_column="t")
+    assert caught.value.hint == (
+        "'a', which WITHIN measures, orders the events: leave time_column out if 't' orders them otherwise, "
+        "else sort them by both, as sort=True does"
+    )
 
 
 def test_infinity_across_batches_and_snapshots() -> None:

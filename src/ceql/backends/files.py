@@ -16,7 +16,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from ceql.backends.json_lines import json_rows, json_values
-from ceql.backends.text_files import open_csv, open_json
+from ceql.backends.text_files import TYPE_HINT, open_csv, open_json
 from ceql.errors import DataError, warn
 
 PARQUET = (".parquet", ".pq")
@@ -108,19 +108,26 @@ def read_all_events(
 ) -> EventFile:
     """Open files, folders of files and glob patterns as one stream of events, one file after the other.
 
-    Files of a folder or pattern come in the order of their names. All must have the columns of the first.
+    Files of a folder or pattern come in the order of their names. All must have the columns of the first, whose types
+    come from the first file that has a value there.
     """
     files = [file for path in paths for file in _files_of(path, format)]
-    first, *others = [read_events(file, column_types, format=format, options=options) for file in files]
-    n_rows = [file.n_rows for file in (first, *others)]
+    opened = [read_events(file, column_types, format=format, options=options) for file in files]
+    schema = pa.schema([_with_type(field, opened) for field in opened[0].schema], opened[0].schema.metadata)
+    n_rows = [events.n_rows for events in opened]
 
     def batches() -> Iterator[pa.RecordBatch]:
-        yield from first.batches
-        for file, events in zip(files[1:], others, strict=True):
+        for file, events in zip(files, opened, strict=True):
             for batch in events.batches:
-                yield _like(batch, first.schema, file, files[0])
+                yield _like(batch, schema, file, files[0])
 
-    return EventFile(first.schema, batches(), None if None in n_rows else sum(n for n in n_rows if n is not None))
+    return EventFile(schema, batches(), None if None in n_rows else sum(n for n in n_rows if n is not None))
+
+
+def _with_type(field: pa.Field, files: Sequence[EventFile]) -> pa.Field:
+    """Return a column of the first file with a type, if any file has one: a header alone has none."""
+    types = [one.type for file in files for one in file.schema if one.name == field.name]
+    return next((field.with_type(one) for one in types if not pa.types.is_null(one)), field)
 
 
 def _files_of(path: str, format: str | None) -> list[Path]:
@@ -143,7 +150,8 @@ def _like(batch: pa.RecordBatch, schema: pa.Schema, file: Path, first: Path) -> 
     try:
         return batch.select(schema.names).cast(schema)
     except (KeyError, ValueError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise FileError(f"cannot read {file}: its columns differ from those of {first}: {error}") from error
+        hint = TYPE_HINT if isinstance(error, pa.ArrowInvalid) else None
+        raise FileError(f"cannot read {file}: its columns differ from those of {first}: {error}", hint) from error
 
 
 def _check_zones(schema: pa.Schema) -> None:
@@ -190,7 +198,7 @@ def _unreadable(path: Path, error: Exception) -> FileError:
     if "invalid UTF8" in str(error):
         hint = _ENCODING_HINT
     elif "conversion error" in str(error):
-        hint = "types are guessed from the first rows; declare them with CREATE STREAM, or use Parquet"
+        hint = TYPE_HINT
     return FileError(f"cannot read {path}: {error}", hint)
 
 

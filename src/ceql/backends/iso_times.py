@@ -1,8 +1,8 @@
 """Times in text, ISO 8601, as both engines read them from CSV and JSON.
 
 A date, which alone means its midnight; then `T` or a blank and the time of day, with or without minutes, seconds, a
-fraction of up to nine digits and a zone. `SPARK_PATTERN` says the same to Spark. Times without a zone mean UTC, as they
-do in queries. What is finer than microseconds is cut off, as Spark has nothing finer.
+fraction of up to nine digits and a zone; `t` and `z` will do. `SPARK_PATTERN` says the same to Spark. Times without a
+zone mean UTC, as they do in queries. What is finer than microseconds is cut off, as Spark has nothing finer.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _moment(data: Any, at: Any, end: Any) -> Any:
     midnight = _days(year, month, day) * 86_400_000_000
     if end - at == 10:
         return midnight
-    if data[at + 10] not in (ord("T"), ord(" ")):
+    if data[at + 10] not in (ord("T"), ord("t"), ord(" ")):
         return NONE
     since_midnight, at = _clock(data, at + 11, end)
     ahead = _offset(data, at, end)
@@ -105,7 +105,7 @@ def _clock(data: Any, at: Any, end: Any) -> Any:
 def _offset(data: Any, at: Any, end: Any) -> Any:
     """Return the microseconds by which a zone is ahead of UTC: Z, +hh, +hhmm or +hh:mm, or nothing."""
     length = end - at
-    if length == 0 or (length == 1 and data[at] == ord("Z")):
+    if length == 0 or (length == 1 and data[at] in (ord("Z"), ord("z"))):
         return np.int64(0)
     if data[at] not in (PLUS, MINUS) or length not in (3, 5, 6) or (length == 6 and data[at + 3] != COLON):
         return NONE

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 
@@ -26,7 +27,9 @@ BLOCK = 1 << 24
 CSV_OPTIONS = ("header", "delimiter", "sep")
 """Options for reading CSV, as Spark calls them."""
 
-_HINT = "types are guessed from the first rows; declare them with CREATE STREAM, or use Parquet"
+TYPE_HINT = "types are guessed from the first rows; declare them with CREATE STREAM, or use Parquet"
+
+_ZONE = "[tT ].*([zZ]|[+-][0-9:]+)$"
 
 _DELIMITERS = {";": ";", "\t": "\\t", "|": "|"}
 """Characters that separate the cells of what is called CSV, and how the command line takes them."""
@@ -133,13 +136,23 @@ def _as_declared(column: pa.Array, field: pa.Field) -> pa.Array:
         return column
     try:
         if pa.types.is_timestamp(field.type) and pa.types.is_string(column.type):
+            if field.type.tz is None:
+                _check_has_no_zone(column, field.name)
             column = as_moments(column)
         return column.cast(field.type)
     except NotATime as error:
         text = column[error.args[0]].as_py()
-        raise DataError(f"column '{field.name}' has a value that is not a time: '{text}'", _HINT) from None
+        raise DataError(f"column '{field.name}' has a value that is not a time: '{text}'", TYPE_HINT) from None
     except pa.ArrowInvalid as error:
-        raise DataError(f"column '{field.name}': {error}", _HINT) from error
+        raise DataError(f"column '{field.name}': {error}", TYPE_HINT) from error
+
+
+def _check_has_no_zone(texts: pa.Array, name: str) -> None:
+    """Refuse times with a zone in a column that is declared to have none: Spark does, and which hour is meant?"""
+    has_zone = pc.match_substring_regex(texts, _ZONE)
+    if pc.any(has_zone).as_py():
+        text = texts.filter(has_zone)[0].as_py()
+        raise DataError(f"column '{name}' is declared without a zone, and '{text}' has one", "declare it as timestamp")
 
 
 def check_delimiter(names: list[str], delimiter: str) -> None:

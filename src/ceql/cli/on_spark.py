@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import reduce
 from operator import or_
 from typing import Any
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own documentation writes it
+from pyspark.sql.types import DoubleType, FloatType
 
 import ceql.spark
 from ceql.backends.files import format_of
 from ceql.backends.json_lines import shown_json
+from ceql.backends.spark.batch import match, planned
 from ceql.backends.spark.files import check_output, output_format, read_frame, without_leftovers, write_frame
 from ceql.backends.spark.lines import json_lines, write_lines
 from ceql.backends.spark.paths import check_there
 from ceql.backends.spark.predicates import quoted
+from ceql.backends.spark.query import prepare
 from ceql.cli.exits import until_nobody_reads
 from ceql.cli.preview import N_SHOWN, show_rows
 from ceql.cli.request import Request, attributes_wanted, note_dropped, note_unseen_types
-from ceql.cli.spark_jobs import is_on_this_machine, run_job, runs_in_this_process
+from ceql.cli.spark_jobs import counter_of, is_on_this_machine, run_job, runs_in_this_process
 from ceql.cli.summary import Summary
 from ceql.cli.terminal import tell
-from ceql.errors import CeqlError
+from ceql.engine.notes import tied_events
+from ceql.errors import CeqlError, warn
 from ceql.syntax.plan import Plan
 
 SECONDS_TO_TELL = 2.0
@@ -81,7 +85,10 @@ def _run(request: Request, spark: SparkSession) -> tuple[Sequence[str], int | li
     if request.is_verbose:
         tell(ceql.spark.explain(request.text, events, **options))
     counter = _DropCounter(request, events)
-    rows = ceql.spark.match(request.text, counter.events, shape=request.shape, **options)
+    plan = options.pop("plan")
+    job = planned(prepare(request.text, counter.events, shape=request.shape, **options), plan)
+    n_tied = counter_of(spark)
+    rows = match(job, n_tied)
     found: int | list[dict[str, Any]]
     if request.output is not None:
         found = _written(request, rows, request.output)
@@ -91,6 +98,8 @@ def _run(request: Request, spark: SparkSession) -> tuple[Sequence[str], int | li
         # One more than is shown tells whether there are more.
         found = rows.limit(N_SHOWN + 1).toArrow().to_pylist()
     dropped = counter.note()
+    if n_tied is not None and n_tied.value:
+        warn(tied_events(n_tied.value, job.query.plan.order))
     if found in (0, []):
         note_unseen_types(request.text, _types(request, events))
     return rows.columns, found, dropped
@@ -111,17 +120,17 @@ class _DropCounter:
         with suppress(CeqlError):
             query = ceql.compile(request.text, schema, time_column=request.time_column, order_by=request.order_by)
             self._plan = query.plan
-            names = attributes_wanted(query.plan)
-            self.events = {stream: self._observed(request, frame, names) for stream, frame in events.items()}
+            self.events = {stream: self._observed(request, query.plan, stream) for stream in events}
 
-    def _observed(self, request: Request, frame: DataFrame, names: Collection[str]) -> DataFrame:
+    def _observed(self, request: Request, query: Plan, stream: str) -> DataFrame:
+        frame = self.events[stream]
         formats = {request.format or format_of(name) for name in frame.inputFiles()}
-        if not names or not formats <= {"csv", "json"}:
+        is_left_out = list(_is_left_out(query, stream, frame, request.type_column))
+        if not is_left_out or not formats <= {"csv", "json"}:
             return frame
-        is_null = [F.col(quoted(name)).isNull() if name in frame.columns else F.lit(True) for name in names]  # noqa: FBT003
         observation = Observation()
         self._observations.append(observation)
-        return frame.observe(observation, F.count_if(reduce(or_, is_null)).alias("dropped"))
+        return frame.observe(observation, F.count_if(reduce(or_, is_left_out)).alias("dropped"))
 
     def note(self) -> int | None:
         """Tell of events that were left out; return how many, None if they were not counted."""
@@ -131,6 +140,21 @@ class _DropCounter:
         n_dropped = sum(count for count in counts if count is not None)
         note_dropped(self._plan, n_dropped)
         return n_dropped
+
+
+def _is_left_out(query: Plan, stream: str, frame: DataFrame, type_column: str | None) -> Iterator[Column]:
+    """Yield why an event of a stream is left out: it has no partition key or no time, or its type has none."""
+    types = F.lit(stream) if type_column is None else F.col(quoted(type_column))
+    declared = [one for source, one in query.declared if source == stream]
+    for name, clause in attributes_wanted(query).items():
+        if name not in frame.columns:
+            yield F.lit(True)  # noqa: FBT003
+            continue
+        yield F.col(quoted(name)).isNull()
+        if lacking := [one for one in declared if name in query.lacked_by(stream, one)]:
+            yield types.isin(lacking)
+        if clause == "WITHIN" and isinstance(frame.schema[name].dataType, DoubleType | FloatType):
+            yield F.isnan(quoted(name))
 
 
 def _told(observation: Observation) -> int | None:

@@ -70,6 +70,15 @@ def counted(n_rows: int, shape: Shape) -> str:
     return f"{n_rows:,} {one if n_rows == 1 else many}"
 
 
+def counted_events(n_events: int) -> str:
+    """Return a number of events with the noun.
+
+    >>> counted_events(1), counted_events(1234)
+    ('1 event', '1,234 events')
+    """
+    return f"{n_events:,} {'event' if n_events == 1 else 'events'}"
+
+
 def shown(n_rows: int, shape: Shape) -> str:
     """Return what the table shows, where one row more than it takes was asked for.
 

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import Any, TypeVar
 
+from pyspark.accumulators import Accumulator
 from pyspark.sql import SparkSession
 
 import ceql.spark
@@ -65,6 +66,12 @@ def _context(spark: SparkSession) -> Any:
     with suppress(Exception):
         return spark.sparkContext
     return None
+
+
+def counter_of(spark: SparkSession) -> Accumulator[int] | None:
+    """Return a number to which tasks can add; None through Spark Connect, which has none."""
+    context = _context(spark)
+    return None if context is None else context.accumulator(0)
 
 
 def is_on_this_machine(spark: SparkSession, path: str) -> bool:

@@ -34,7 +34,7 @@ from ceql.backends.spark.files import (
 )
 from ceql.backends.spark.paths import check_there
 from ceql.cli.exits import CANCELLED, TERMINATED
-from ceql.cli.preview import counted
+from ceql.cli.preview import counted, counted_events
 from ceql.cli.spark_jobs import is_on_this_machine, session_for
 from ceql.cli.stream import AVAILABLE_NOW, StreamRequest
 from ceql.cli.terminal import live_line, tell
@@ -302,7 +302,8 @@ class Counts:
     def summary(self, seconds: float) -> str:
         """Return in one line what came of the stream."""
         rows = counted(self.n_matches, self.shape)
-        text = f"{self.n_events:,} events, {rows}, {self._left_out()}, {seconds:.2f} s on Spark, {self._watermark()}"
+        events = counted_events(self.n_events)
+        text = f"{events}, {rows}, {self._left_out()}, {seconds:.2f} s on Spark, {self._watermark()}"
         return f"{text}\nthe last micro-batch was abandoned: the next run repeats it" if self.is_cut_off else text
 
     def _left_out(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from ceql.backends.json_lines import json_line
-from ceql.cli.preview import counted, shown
+from ceql.cli.preview import counted, counted_events, shown
 from ceql.engine.options import Shape
 
 MIN_RATED = 100_000
@@ -35,15 +35,17 @@ class Summary:
         '100,000 events, 3 matches, 2.00 s, 50,000 events/s'
         >>> Summary("local", "matches", 3, 2.0, events=10, dropped=2, output="found.jsonl").text()
         '10 events, 2 of them left out, 3 matches, 2.00 s'
+        >>> Summary("spark", "matches", 3, 2.0, dropped=1, output="found").text()
+        '1 event left out, 3 matches, 2.00 s on Spark'
         """
         rows = shown(self.rows, self.shape) if self.output is None else counted(self.rows, self.shape)
         if self.is_cut:
             return f"{rows}, {self._duration()}; --output writes all"
         if self.events is None:
-            dropped = f"{self.dropped:,} events left out, " if self.dropped else ""
+            dropped = f"{counted_events(self.dropped)} left out, " if self.dropped else ""
             return f"{dropped}{rows}, {self._duration()}"
         dropped = f", {self.dropped:,} of them left out" if self.dropped else ""
-        told = f"{self.events:,} events{dropped}, {rows}, {self._duration()}"
+        told = f"{counted_events(self.events)}{dropped}, {rows}, {self._duration()}"
         return told if self.events < MIN_RATED else f"{told}, {self.events / self.seconds:,.0f} events/s"
 
     def _duration(self) -> str:

@@ -13,13 +13,17 @@ def unseen_types(named: Iterable[str], seen: Iterable[str]) -> str | None:
 
     >>> unseen_types({"A", "fial"}, {"A", "fail"})
     'there is no event of type fial; there are: A, fail'
+    >>> unseen_types({"A"}, [])
+    'there are no events'
     """
     there = sorted(seen)
     unseen = sorted(set(named) - set(there))
     if not unseen:
         return None
+    if not there:
+        return "there are no events"
     types = f"types {listing(unseen)}" if len(unseen) > 1 else f"type {unseen[0]}"
-    return f"there is no event of {types}; there are: {listing(there) or 'no events'}"
+    return f"there is no event of {types}; there are: {listing(there)}"
 
 
 def tied_events(n_events: int, order: Sequence[str]) -> str:

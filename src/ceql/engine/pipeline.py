@@ -223,6 +223,11 @@ class Pipeline:
                 intake.history.append_rows(content["row_ids"][done : done + len(part)], part)
                 done += len(part)
 
+    @property
+    def n_tied(self) -> int:
+        """How many events tie, where the matches depend on their order."""
+        return self.encoder.ties.n_events
+
     def note_ties(self) -> str | None:
         """Return how many events tie, where the matches depend on their order; None if none do."""
         ties = self.encoder.ties

@@ -19,6 +19,7 @@ from contextlib import redirect_stdout, suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from pyspark.accumulators import Accumulator
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own documentation writes it
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -78,11 +79,14 @@ class Job:
         return self.prepared.query
 
 
-def match(job: Job) -> DataFrame:
-    """Return the matches as a DataFrame; nothing runs before it is asked for."""
+def match(job: Job, n_tied: Accumulator[int] | None = None) -> DataFrame:
+    """Return the matches as a DataFrame; nothing runs before it is asked for.
+
+    Tasks add to `n_tied` how many events tie where matches depend on it, or else write that to their logs.
+    """
     plan, shares_events = job.query.plan, _shares_events(job)
     schema = from_arrow_schema(shared_schema(plan) if shares_events else job.prepared.schema, prefer_timestamp_ntz=True)
-    found = map_batches(arranged(job), schema, *TASK, asdict(_task_options(job)), **_row_options(job))
+    found = map_batches(arranged(job), schema, *TASK, asdict(_task_options(job)), n_tied=n_tied, **_row_options(job))
     return _with_events(found, plan) if shares_events else found
 
 

@@ -28,16 +28,16 @@ _WRONG_DATA = ("MALFORMED_", "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", "CANNOT_MER
 _DAMAGED_CHECKPOINT = ("MALFORMED_LOG_FILE", "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY")
 _NO_SUCH_FORMAT = ("DATA_SOURCE_NOT_FOUND", "AVRO_DATA_SOURCE_NOT_ENABLED")
 
+NO_COLUMNS = "there are no events to take the columns from"
 _FILES = {
     "PATH_NOT_FOUND": ("there is no such file or folder", None),
-    "UNABLE_TO_INFER_SCHEMA": ("there are no events to take the columns from", None),
+    "UNABLE_TO_INFER_SCHEMA": (NO_COLUMNS, None),
     "PATH_ALREADY_EXISTS": ("it exists already", "mode 'overwrite' replaces it, 'append' adds to it"),
 }
 """Conditions that Spark names, and what they mean of a file: message and hint."""
-_NANOSECONDS = (
-    "it has times in nanoseconds, which Spark does not read",
-    "write it with coerce_timestamps='us', as pandas and pyarrow can, or use --engine local",
-)
+_IN_MICROSECONDS = "write it with coerce_timestamps='us', as pandas and pyarrow can, or use ceql run --engine local"
+_NANOSECONDS = ("it has times in nanoseconds, which Spark does not read", _IN_MICROSECONDS)
+_OTHER_TYPE = re.compile(r"column \[(.+?)\]\. Expected Spark type (\w+), actual Parquet type (\w+)")
 
 _FORMATS = ("parquet", "csv", "json", "orc", "text", "xml")
 _FORMATS_OF_PACKAGES = ("avro", "delta", "hudi", "iceberg")
@@ -99,6 +99,11 @@ def _unknown_format(message: str) -> FileError:
 
 def _unreadable_file(message: str, text: str) -> FileError:
     path = re.search(r"file (\S+?)\.?(?: |$)", message)
+    name = path[1] if path else "a file"
+    if other := _OTHER_TYPE.search(message):
+        # Times in nanoseconds are such integers, too.
+        hint = f"if these are nanoseconds, {_IN_MICROSECONDS}" if other[3] == "INT64" and "time" in other[2] else None
+        return FileError(f"{name}: column '{other[1]}' is not of type {other[2]}, but {other[3]}", hint)
     # Of a chain of causes the last is that of the file; what comes before says that a task failed.
     causes = _CAUSE.findall(text)
     reason = causes[-1].strip() if causes else message
@@ -106,7 +111,7 @@ def _unreadable_file(message: str, text: str) -> FileError:
         reason = " ".join(condition[2].split())
     is_malformed = "MALFORMED" in text or "Malformed" in text
     hint = "the reader's option mode=PERMISSIVE reads values that do not fit as NULL" if is_malformed else None
-    return FileError(f"{path[1] if path else 'a file'}: {reason}", hint)
+    return FileError(f"{name}: {reason}", hint)
 
 
 def _in_short(text: str) -> tuple[str, str | None]:

@@ -21,7 +21,7 @@ from ceql.backends.files import TABLES, FileError, format_hint
 from ceql.backends.files import format_of as format_of_suffix
 from ceql.backends.iso_times import SPARK_PATTERN
 from ceql.backends.json_lines import SPARK_OPTIONS, SPARK_TIMES
-from ceql.backends.spark.failures import SPARK_ERRORS, explained
+from ceql.backends.spark.failures import NO_COLUMNS, SPARK_ERRORS, explained
 from ceql.backends.spark.predicates import quoted
 from ceql.backends.text_files import begins_with_array, check_delimiter
 from ceql.errors import DataError
@@ -82,7 +82,10 @@ def read_frame(
             return _untyped_if_empty(reader.load(list(paths)), declared or {})
         elif chosen == "json" and declared:
             reader = reader.schema(_json_schema(reader, paths, declared, is_complete=is_complete))
-        return reader.load(list(paths))
+        events = reader.load(list(paths))
+        if not events.columns:
+            raise FileError(f"cannot read {', '.join(paths)}: {NO_COLUMNS}")
+        return events
     except SPARK_ERRORS as error:
         raise _cannot("read", ", ".join(paths), error) from error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +24,13 @@ class TaskError(CeqlError):
     """Something went wrong in a task; the message names the query, the keys and the batch."""
 
 
+class TaskCounter(Protocol):
+    """A number to which tasks add."""
+
+    def add(self, term: int) -> None:
+        """Add to it."""
+
+
 def recognise(
     batches: Iterator[pa.RecordBatch],
     options: Mapping[str, Any],
@@ -31,6 +38,7 @@ def recognise(
     keys: Sequence[str] = (),
     required: str | None = None,
     halo_column: str | None = None,
+    n_tied: TaskCounter | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the matches of a query over the rows of one task, which come in order.
 
@@ -41,10 +49,11 @@ def recognise(
         required: the column that orders the rows, if it must not be NULL.
         halo_column: the column that tells rows which only lead up to those of this task; what ends there is another
             task's.
+        n_tied: what counts events that tie where matches depend on it; without it their number goes to the log.
     """
     session, query = TaskSession(TaskOptions.of(options)), options["query"]
     skew = _Skew(keys)
-    n_rows = 0
+    n_rows = n_tied_before = 0
     for number, batch in enumerate(batches):
         try:
             batch = in_utc(batch)
@@ -53,6 +62,7 @@ def recognise(
             for part, is_halo in _parts(batch, halo_column):
                 if is_halo:
                     session.read(part).pass_over()
+                    n_tied_before = session.n_tied
                 else:
                     yield from session.batches(part)
         except GeneratorExit:
@@ -61,7 +71,9 @@ def recognise(
             raise TaskError(_where(error, query, keys, number, n_rows, batch)) from error
         n_rows += len(batch)
     skew.warn()
-    if session.pipeline is not None and (note := session.pipeline.note_ties()) is not None:
+    if n_tied is not None:
+        n_tied.add(session.n_tied - n_tied_before)
+    elif session.pipeline is not None and (note := session.pipeline.note_ties()) is not None:
         warn(note)
 
 

@@ -82,6 +82,11 @@ class TaskSession:
         for found in self.read(events).begin():
             yield found.rows()
 
+    @property
+    def n_tied(self) -> int:
+        """How many events tie, where the matches depend on their order."""
+        return 0 if self.pipeline is None else self.pipeline.n_tied
+
     def snapshot(self) -> bytes:
         """Return all that must be remembered."""
         return self._setup.write(self.pipeline)

@@ -74,7 +74,8 @@ class EventEncoder:
         self.ties = Ties(query.order if sees_all else ())
         self.n_dropped = 0
         is_measured = time_column is None or time_column == self.measure.attribute
-        self._clock = None if is_measured else Measure.ordering(str(time_column), schema, sorting)
+        measured = self.measure.attribute
+        self._clock = None if is_measured else Measure.ordering(str(time_column), schema, sorting, measured=measured)
         self._guards = guards
         self._sources, self._partition_by = query.sources, query.partition_by
         self.sees_all, self._max_symbols = sees_all, max_symbols

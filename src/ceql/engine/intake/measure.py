@@ -32,7 +32,12 @@ SORTED_HINT = (
     "{sorting} within one batch only, and this batch begins before the end of the previous batch: "
     "feed the older events first, or all in one batch"
 )
-"""Hints for time that runs backwards; the second one if each batch is sorted already."""
+TWO_ORDERS_HINT = (
+    "'{measured}', which WITHIN measures, orders the events: leave time_column out if '{time}' orders them otherwise, "
+    "else sort them by both, as sort=True does"
+)
+"""Hints for time that runs backwards: the second one if each batch is sorted already, the third one for a time column
+beside an attribute of which it is known that it does not run backwards."""
 
 
 class Measure:
@@ -83,13 +88,20 @@ class Measure:
             self._wide = units
 
     @classmethod
-    def ordering(cls, attribute: str, schema: pa.Schema, sorting: str | None = None) -> Measure | None:
-        """Return what checks that a column never decreases; None where its type has no order to check."""
+    def ordering(
+        cls, attribute: str, schema: pa.Schema, sorting: str | None = None, *, measured: str | None = None
+    ) -> Measure | None:
+        """Return what checks that a column never decreases; None where its type has no order to check.
+
+        `measured` is the attribute of the window, if it has one: that orders the events first.
+        """
         kind = kind_of(schema.field(attribute).type)
         if not (kind.is_numeric or kind.is_time):
             return None
         measure = cls(None, schema, sorting)
         measure._measure(attribute, schema)
+        if measured is not None:
+            measure._sort_hint = TWO_ORDERS_HINT.format(measured=measured, time=attribute)
         return measure
 
     def of(self, part: pa.RecordBatch, first_row: int, among: IntArray | None = None) -> tuple[IntArray, IntArray]:
