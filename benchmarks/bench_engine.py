@@ -148,6 +148,28 @@ def partitions(report: Report, coded: pa.Table) -> None:
     report.add("S3' PARTITION BY 100,000 keys / without", ratio, "x", 4)
 
 
+def free_text(report: Report) -> None:
+    """Questions about texts that are all different, beside Arrow's own answer to each."""
+    n_events = 1_000_000
+    pages = np.random.default_rng(0).integers(0, 2**40, n_events).tolist()
+    urls = pa.array([f"https://www.example.org/path/{page:x}/item?id={number}" for number, page in enumerate(pages)])
+    events = pa.table({"type": pa.array(["A"] * n_events).dictionary_encode(), "url": urls})
+    like = ["%item?id=77%", "%/ffff%", "https://%", "%id=99", "%path/1%2%3%"]
+
+    def ask(*conditions: str) -> float:
+        text = f"SELECT * FROM S WHERE A AS x ; A AS y FILTER y[url IS NULL] AND x[{' OR '.join(conditions)}]"
+        return best(partial(count, text, events))
+
+    for patterns in (like[:1], like):
+        least = best(lambda patterns=patterns: [pc.match_like(urls, pattern) for pattern in patterns])
+        ratio = ask(*(f"url LIKE '{pattern}'" for pattern in patterns)) / least
+        report.add(f"{len(patterns)} LIKE on a million texts / Arrow", ratio, "x", 2 if len(patterns) == 1 else 1.5)
+    least = best(lambda: pc.match_substring_regex(urls, "id=7+$"))
+    report.add("RLIKE on a million texts / Arrow", ask("url RLIKE 'id=7+$'") / least, "x", 2)
+    smaller = ask("url < 'https://www.example.org/path/7'") / n_events * 1e9
+    report.add("url < 'x' on a million texts", smaller, "ns/event", 50)
+
+
 MEMORY = """
 import sys, threading, time, pyarrow as pa, ceql
 from pathlib import Path
@@ -211,6 +233,7 @@ def main() -> None:
     with_output(report, coded, plain)
     partitions(report, coded)
     enumeration(report, coded)
+    free_text(report)
     memory(report, n_events)
     print(f"peak memory of the whole run {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MB")
     report.save("engine", f"{n_events} events, one thread; numpy {np.__version__}, pyarrow {pa.__version__}")

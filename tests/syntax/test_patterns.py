@@ -3,9 +3,13 @@ r"""Patterns mean the same to Python and to RE2 (Arrow), and what cannot is refu
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ceql.syntax.patterns import PatternError, like_to_regex, portable_regex, search
 
@@ -224,6 +228,25 @@ def test_like_is_not_longer_than_the_matcher_can_bear() -> None:
 def test_no_pattern_tries_all_ways_to_read_a_text(pattern: str) -> None:
     # One that goes back would take longer than anyone can wait.
     assert search(portable_regex(pattern), pa.array(["a" * 10_000, None])).to_pylist() == [False, None]
+
+
+CHARACTERS = "ab\\%_.z^$x0(\n\u00e9|)*["
+
+
+@given(
+    pattern=st.text(CHARACTERS, max_size=6),
+    texts=st.lists(st.none() | st.text(CHARACTERS, max_size=6), max_size=6),
+    write=st.sampled_from([like_to_regex, portable_regex]),
+)
+def test_patterns_that_are_plain_texts_find_the_same(
+    pattern: str, texts: list[str | None], write: Callable[[str], str]
+) -> None:
+    try:
+        written = write(pattern)
+    except PatternError:
+        return
+    array = pa.array([*texts, pattern, pattern + "a", "a" + pattern], pa.string())
+    assert search(written, array).equals(pc.match_substring_regex(array, written.replace("(?>", "(?:")))
 
 
 def test_very_long_patterns_are_refused() -> None:

@@ -20,6 +20,7 @@ from ceql.automaton.predicates import Event, evaluate, truth
 from ceql.engine.intake import vectors
 from ceql.engine.intake.dictionaries import dictionary_codes, encoded
 from ceql.engine.intake.fold import StringTable, classify_numbers, classify_strings
+from ceql.engine.intake.free_text import answers, is_free_text, questions_of_text
 from ceql.engine.intake.numbers import (
     in_units,
     is_piecewise,
@@ -89,6 +90,8 @@ class Stage:
         self._in_own_kind = [vectors.in_own_kind(predicate) for predicate in predicates]
         self._computed_types: dict[str, pa.DataType] | None = None
         self._is_computed = False
+        self._questions = questions_of_text(predicates) if len(names) == 1 and TYPE not in names else None
+        self._of_answers: list[int] | None = None
         self._mixed = _Mixed.of(predicates) if len(names) > 1 and TYPE not in names else None
 
     def classes(self, columns: Columns, n_rows: int) -> Classes:
@@ -112,7 +115,28 @@ class Stage:
         constants = _string_constants(self.predicates)
         if constants is not None and _is_plain_string(array.type):
             return self._string_classes(array, constants, lambda value: Event("", {self.names[0]: value}))
+        if self._questions is not None and _is_plain_string(array.type) and is_free_text(array):
+            return self._asked_classes(array, self._questions)
         return self._code_classes(encoded(array), self._holding_of)
+
+    def _asked_classes(self, array: pa.Array, questions: list[plan.Expression]) -> Classes:
+        """Return classes of texts by the answers to each question, asked of all rows; NULL is the last class."""
+        classes = np.zeros(len(array), np.int32)
+        for number, question in enumerate(questions):
+            classes |= answers(question, array).astype(np.int32) << number
+        if array.null_count:
+            classes[~np.asarray(array.is_valid())] = 1 << len(questions)
+        if self._of_answers is None:
+            self._of_answers = [self._holding_by_answers(bits) for bits in range(1 << len(questions))]
+            self._of_answers.append(self._holding(Event("", dict.fromkeys(self._read))))
+        return classes, None, self._of_answers
+
+    def _holding_by_answers(self, bits: int) -> int:
+        """Return the predicates that hold, given the answer to each question as a bit."""
+        asked = enumerate(self._questions or ())
+        answered: dict[plan.Expression, bool | None] = {part: bool(bits >> number & 1) for number, part in asked}
+        predicates = enumerate(self.predicates)
+        return sum(1 << number for number, predicate in predicates if truth(predicate, answered) is True)
 
     def _found(self, part: plan.Expression) -> plan.Column | None:
         """Return what stands for a search in a column: it is done for all values together."""
