@@ -12,8 +12,10 @@ repetitions written out, so that is bounded.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from string import hexdigits
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,7 +23,11 @@ MAX_PATTERN = 5000
 """Longest pattern in characters; what is repeated n times counts n times."""
 
 SEARCHED_AT_ONCE = 1000
-"""How many texts are searched at a time; between them Python can react to signals."""
+BYTES_AT_ONCE = 1 << 16
+"""How many texts, and how long ones together, are searched at a time; between them Python can react to signals.
+
+The slowest patterns take ten seconds for a million bytes.
+"""
 
 _SHORTHANDS = {"d": "0-9", "w": "A-Za-z0-9_", "s": "\\t\\n\\x0b\\f\\r "}
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -98,8 +104,19 @@ def search(written: str, texts: pa.Array) -> pa.Array:
     # RE2 never backtracks, so it has no groups that forbid it.
     regex = written.replace("(?>", "(?:")
     texts = texts.cast(pa.large_string())
-    parts = [texts.slice(at, SEARCHED_AT_ONCE) for at in range(0, len(texts), SEARCHED_AT_ONCE)]
-    return pa.chunked_array([pc.match_substring_regex(part, regex) for part in parts], pa.bool_()).combine_chunks()
+    found = [pc.match_substring_regex(part, regex) for part in _parts(texts)]
+    return pa.chunked_array(found, pa.bool_()).combine_chunks()
+
+
+def _parts(texts: pa.Array) -> Iterator[pa.Array]:
+    """Yield all texts, in parts that are searched soon."""
+    ends = np.cumsum(pc.fill_null(pc.binary_length(texts), 0).to_numpy())
+    at, n_bytes = 0, 0
+    while at < len(texts):
+        fitting = int(np.searchsorted(ends, n_bytes + BYTES_AT_ONCE, side="right"))
+        end = min(at + SEARCHED_AT_ONCE, max(at + 1, fitting))
+        yield texts.slice(at, end - at)
+        at, n_bytes = end, int(ends[end - 1])
 
 
 def _check_length(length: int) -> None:
