@@ -277,6 +277,17 @@ def test_a_column_without_values_takes_its_type_from_another_file(tmp_path: Path
     assert found.schema.field("x").type == (pa.int64() if "7" in first + second else pa.null())
 
 
+@pytest.mark.parametrize("suffix", [".arrow", ".parquet"])
+@pytest.mark.parametrize("column", [pa.array([1]), pa.array([{"\u00e9": 1}])], ids=["column", "field"])
+def test_names_that_are_not_text_are_refused(tmp_path: Path, suffix: str, column: pa.Array) -> None:
+    path = write(tmp_path / f"events{suffix}", pa.table({"type": ["A"], "\u00e9": column}))
+    # Parquet keeps the names of its own schema, too.
+    path.write_bytes(path.read_bytes().replace("\u00e9".encode(), b"\xff\xff"))
+    with pytest.raises(FileError, match="not UTF-8") as caught:
+        read(path)
+    assert str(path) in str(caught.value)
+
+
 def test_an_empty_cell_is_null_and_no_word_is(tmp_path: Path) -> None:
     path = tmp_path / "events.csv"
     path.write_text('type,k,n,x,y\nA,,NA,1,\nA,"",7,,NaN\nA,NULL,8,2,1.5\n')

@@ -161,10 +161,12 @@ def query_text(given: str | PathLike[str]) -> str:
         raise CeqlError(f"a query is text, the path of a file, or the result of ceql.compile, not {_named(given)}")
     try:
         return Path(given).read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise CeqlError(f"cannot read the query {given}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise CeqlError(f"the query {given} is not UTF-8 at byte {error.start}") from None
+    except OSError as error:
+        raise CeqlError(f"cannot read the query {given}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise CeqlError(f"cannot read the query {given}: {error}") from None
 
 
 def streams_in(text: str) -> tuple[str, ...]:

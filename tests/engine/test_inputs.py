@@ -448,3 +448,30 @@ def test_frames_of_other_libraries_are_read_and_given(library: str) -> None:
     frame = module.from_arrow(table)
     assert ceql.match(query, frame).to_arrow().to_pylist() == ceql.match(query, table).to_arrow().to_pylist()
     assert len(module.from_arrow(ceql.match(query, frame).to_arrow())) == 3
+
+
+def with_a_byte_more(array: pa.Array) -> pa.Array:
+    """Return an array whose buffers are longer than their last value, as a file may have them."""
+    buffers = [None if one is None else pa.py_buffer(one.to_pybytes() + b"\0") for one in array.buffers()]
+    return pa.Array.from_buffers(array.type, len(array), buffers, array.null_count)
+
+
+@pytest.mark.parametrize("key", ["s", "l", "i", "h", "f", "d", "t"])
+def test_buffers_may_be_longer_than_their_values(key: str) -> None:
+    columns = {
+        "type": pa.array(["A", "A", "B"]),
+        "s": pa.array(["p", "q", "p"]),
+        "l": pa.array(["p", "q", "p"], pa.large_string()),
+        "i": pa.array([1, 2, 1]),
+        "h": pa.array([1, 2, 1], pa.int16()),
+        "f": pa.array([1.5, 2.5, 1.5]),
+        "d": pa.array([Decimal("1.50"), Decimal("2.50"), Decimal("1.50")], pa.decimal128(10, 2)),
+        "t": pa.array([7, 8, 7], pa.timestamp("us")),
+        "n": pa.array([1, 2, 3]),
+    }
+    table = pa.table({name: with_a_byte_more(column) for name, column in columns.items()})
+    table.validate(full=True)
+    filter = "b[s = 'p'] AND b[l = 'p'] AND b[i > 0] AND b[h > 0] AND b[f > 0] AND b[d > 0]"
+    query = f"SELECT * FROM S WHERE A AS a ; B AS b FILTER {filter} PARTITION BY [{key}] WITHIN 5 [n]"
+    assert [row["a"]["n"] for row in ceql.match(query, table).to_arrow().to_pylist()] == [1]
+    assert ceql.match("SELECT * FROM S WHERE A ; B WITHIN 5 [d]", table.take([0, 2])).count() == 1

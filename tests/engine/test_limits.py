@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -286,6 +287,25 @@ def test_long_comparisons_pause_for_signals(monkeypatch: pytest.MonkeyPatch) -> 
     query = "SELECT MAX * FROM S WHERE (A ; A ; C) OR (B ; C)"
     assert ceql.match(query, types("A" * 200 + "BC"), shape="positions").count() == 200 * 199 // 2 + 1
     assert requests.PAUSE in reasons
+
+
+@pytest.mark.parametrize("n_starts", [2000, 2100, 3000, 4200, 20_000])
+@pytest.mark.parametrize("strategy", ["NEXT", "LAST"])
+def test_one_of_thousands_of_starts_is_chosen(strategy: str, n_starts: int) -> None:
+    # What the second walk notes has to fit the table, too.
+    query = f"SELECT {strategy} * FROM S WHERE A ; C"
+    found = ceql.match(query, types("A" * n_starts + "C"), shape="positions").to_arrow()
+    assert found["positions"].to_pylist() == [[0 if strategy == "NEXT" else n_starts - 1, n_starts]]
+
+
+@pytest.mark.parametrize("clause", ["", "PARTITION BY [k]"])
+def test_matches_that_nobody_reads_are_not_enumerated(clause: str) -> None:
+    # 2^60 matches at one event: whoever has read some of them goes on.
+    events = pa.table({"type": ["A"] * 60 + ["C"], "k": [1] * 61})
+    session = Session(f"SELECT * FROM S WHERE A+ ; C {clause}", shape="positions", chunk_size=10)
+    for part in (events, events.slice(60)):
+        assert all(len(batch) for batch in islice(session.feed(part).batches(), 3))
+    assert session.snapshot()
 
 
 def many_states(depth: int) -> str:

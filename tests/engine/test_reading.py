@@ -112,7 +112,7 @@ def test_one_intake_serves_several_runs() -> None:
     runs = []
     for query, own in zip(queries, guards, strict=True):
         encoder = EventEncoder(
-            query.plan, own, intake.stored, time_column=None, order=(), sees_all=True, max_symbols=1000, sorting=None
+            query.plan, own, intake.stored, time_column=None, sees_all=True, max_symbols=1000, sorting=None
         )
         runs.append((encoder, Run(query.plan, query.automaton, encoder.measure, Limits(), has_labels=True)))
     ends: list[list[int]] = [[] for _ in queries]
@@ -120,7 +120,7 @@ def test_one_intake_serves_several_runs() -> None:
         rows = intake.take(part, None)
         for found, (encoder, run) in zip(ends, runs, strict=True):
             for block in encoder.encode(rows):
-                for chunk in run.advance(block, is_read=True):
+                for chunk in run.advance(block, is_read=lambda: True):
                     found += chunk.end.tolist()
         intake.n_events += len(rows)
     for found, query in zip(ends, queries, strict=True):

@@ -107,6 +107,8 @@ def test_a_query_in_a_file(tmp_path: Path) -> None:
     assert Session(file).feed(events).count() == 1
     with pytest.raises(CeqlError, match=r"cannot read the query .*nowhere\.ceql: No such file"):
         ceql.match(tmp_path / "nowhere.ceql", events)
+    with pytest.raises(CeqlError, match=r"cannot read the query .*: embedded null byte"):
+        ceql.match(tmp_path / "null\0byte", events)
     file.write_bytes(b"SELECT * FROM S WHERE `\xe9`")
     with pytest.raises(CeqlError, match="is not UTF-8 at byte 23"):
         ceql.match(file, events)

@@ -260,3 +260,22 @@ def test_very_long_patterns_are_refused() -> None:
 def test_groups_may_be_nested_deeply() -> None:
     written = portable_regex("(" * 1000 + "a" + ")" * 1000)
     assert search(written, pa.array(["a", "b"])).to_pylist() == [True, False]
+
+
+def test_long_texts_are_searched_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Python reacts to signals only between two searches.
+    sizes = []
+    at_once = pc.match_substring_regex
+
+    def noting(texts: pa.Array, regex: str) -> pa.Array:
+        sizes.append((len(texts), pc.sum(pc.binary_length(texts)).as_py() or 0))
+        return at_once(texts, regex)
+
+    monkeypatch.setattr(pc, "match_substring_regex", noting)
+    texts = ["a" * 300, None, "b" * 200_000, "", *["ab" * 5000] * 50, *["c"] * 3000, "b"]
+    slow = portable_regex("b[ab]{0,900}")
+    found = search(slow, pa.array(texts).slice(1))
+    assert found.to_pylist() == [None if text is None else "b" in text for text in texts[1:]]
+    assert all(n_texts == 1 or n_bytes <= 1 << 16 for n_texts, n_bytes in sizes)
+    assert len(sizes) < 20
+    assert search(slow, pa.array([], pa.string())).to_pylist() == []

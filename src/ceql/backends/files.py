@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,11 +83,13 @@ def read_events(
     try:
         if kind == "parquet":
             file = pa.parquet.ParquetFile(path)
+            _check_names(file.schema_arrow)
             _check_zones(file.schema_arrow)
             batches = file.iter_batches(batch_size=1 << 20)
             return EventFile(file.schema_arrow, _explained(batches, path), file.metadata.num_rows)
         if kind == "arrow":
             opened = pa.ipc.open_file(pa.memory_map(str(path)))
+            _check_names(opened.schema)
             _check_zones(opened.schema)
             return EventFile(opened.schema, _explained(_checked_batches(opened), path))
         types = column_types or {}
@@ -152,6 +154,14 @@ def _like(batch: pa.RecordBatch, schema: pa.Schema, file: Path, first: Path) -> 
     except (KeyError, ValueError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         hint = TYPE_HINT if isinstance(error, pa.ArrowInvalid) else None
         raise FileError(f"cannot read {file}: its columns differ from those of {first}: {error}", hint) from error
+
+
+def _check_names(fields: Iterable[pa.Field]) -> None:
+    """Raise `UnicodeDecodeError` where a name is not UTF-8: Arrow looks at names when they are asked for."""
+    for field in fields:
+        assert isinstance(field.name, str)
+        if pa.types.is_nested(field.type):
+            _check_names(field.type.field(index) for index in range(field.type.num_fields))
 
 
 def _check_zones(schema: pa.Schema) -> None:

@@ -91,7 +91,7 @@ class Pipeline:
         if not self.run.n_matches:
             self.intake.look_for_types(rows)
         for block in self.encoder.encode(rows):
-            for chunk in self.run.advance(block, is_read=is_read()):
+            for chunk in self.run.advance(block, is_read=is_read):
                 yield from self.builder.parts(chunk, self.run.labels, self.intake.history)
         self.intake.n_events += len(rows)
         self._forget()

@@ -8,7 +8,7 @@ variables a FILTER may name, the result's columns, and the types of attributes.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,9 @@ MAX_ALTERNATIVES = 1000
 
 MAX_ATOMS = 10_000
 """Most atoms of a pattern, counting the copies made for ORs; each takes a fraction of a millisecond to compile."""
+
+MAX_TRANSITIONS = 40_000
+"""Most transitions of a pattern with repetitions: an event inside n of them has (n + 1)^2."""
 
 _ALTERNATIVES_HINT = "write x[p OR q] instead of x[p] OR x[q] if each event may satisfy either"
 
@@ -107,6 +110,13 @@ class _Holdings:
     variables: dict[str, _Holding]
     marked: _Holding
     n_atoms: int
+    n_repetitions: int = 0
+    """How many `+` stand around one another."""
+
+    @property
+    def n_transitions(self) -> int:
+        """Transitions that the automaton has at most, but for those that skip events."""
+        return self.n_atoms * (self.n_repetitions + 1) ** 2
 
 
 class _FormulaBinder:
@@ -144,15 +154,18 @@ class _FormulaBinder:
     def _as(self, node: ast.As) -> tuple[plan.Formula, _Holdings]:
         formula, held = self.bind(node.formula)
         variables = {**held.variables, node.variable.text: held.marked}
-        return plan.As(formula, node.variable.text), _Holdings(variables, held.marked, held.n_atoms)
+        return plan.As(formula, node.variable.text), replace(held, variables=variables)
 
     def _iteration(self, node: ast.Iteration) -> tuple[plan.Formula, _Holdings]:
         formula, held = self.bind(node.formula)
         variables = {name: _repeated(holding) for name, holding in held.variables.items()}
-        return (
-            plan.Iteration(formula, may_skip=not node.is_contiguous),
-            _Holdings(variables, _repeated(held.marked), held.n_atoms),
-        )
+        held = _Holdings(variables, _repeated(held.marked), held.n_atoms, held.n_repetitions + 1)
+        if held.n_transitions > MAX_TRANSITIONS:
+            message = (
+                f"repetitions multiply the pattern to {held.n_transitions} transitions, more than {MAX_TRANSITIONS}"
+            )
+            raise Mistake(message, node.span, "name fewer events inside of so many repetitions")
+        return plan.Iteration(formula, may_skip=not node.is_contiguous), held
 
     def _sequence(self, node: ast.Sequence) -> tuple[plan.Formula, _Holdings]:
         parts, held = self._all(node.parts)
@@ -162,7 +175,7 @@ class _FormulaBinder:
                 earlier = variables.get(name)
                 variables[name] = holding if earlier is None else _sum([earlier, holding])
         marked = _sum([part.marked for part in held])
-        return plan.Sequence(parts, node.gaps), _Holdings(variables, marked, sum(part.n_atoms for part in held))
+        return plan.Sequence(parts, node.gaps), _joined(held, variables, marked)
 
     def _or(self, node: ast.Or) -> tuple[plan.Formula, _Holdings]:
         parts, held = self._all(node.parts)
@@ -180,16 +193,19 @@ class _FormulaBinder:
         variables = {name: holding for name, holding in held.variables.items() if name in kept}
         at_least, at_most = _count(formula, kept)
         types = frozenset().union(*(holding.types for holding in variables.values()))
-        return plan.Project(formula, kept), _Holdings(variables, _Holding(at_least, at_most, types), held.n_atoms)
+        return plan.Project(formula, kept), replace(
+            held, variables=variables, marked=_Holding(at_least, at_most, types)
+        )
 
     def _filter(self, node: ast.Filter) -> tuple[plan.Formula, _Holdings]:
         formula, held = self.bind(node.formula)
         alternatives = self._alternatives(node.condition, held, node.formula)
-        n_atoms = held.n_atoms * len(alternatives)
-        if n_atoms > MAX_ATOMS and len(alternatives) > 1:
-            message = f"the conditions multiply the pattern to {n_atoms} events, more than {MAX_ATOMS}"
-            raise Mistake(message, node.condition.span, _ALTERNATIVES_HINT)
-        held = _Holdings(held.variables, held.marked, n_atoms)
+        held = replace(held, n_atoms=held.n_atoms * len(alternatives))
+        sizes = ((held.n_atoms, MAX_ATOMS, "events"), (held.n_transitions, MAX_TRANSITIONS, "transitions"))
+        for size, limit, what in sizes:
+            if size > limit and len(alternatives) > 1:
+                message = f"the conditions multiply the pattern to {size} {what}, more than {limit}"
+                raise Mistake(message, node.condition.span, _ALTERNATIVES_HINT)
         filtered = tuple(plan.Filter(formula, alternative) for alternative in alternatives)
         return (filtered[0] if len(filtered) == 1 else plan.Or(filtered)), held
 
@@ -328,7 +344,12 @@ def _either(parts: list[_Holdings]) -> _Holdings:
             found.setdefault(name, []).append(holding)
     variables = {name: _least_and_most(holdings, len(parts)) for name, holdings in found.items()}
     marked = _least_and_most([part.marked for part in parts], len(parts))
-    return _Holdings(variables, marked, sum(part.n_atoms for part in parts))
+    return _joined(parts, variables, marked)
+
+
+def _joined(parts: list[_Holdings], variables: dict[str, _Holding], marked: _Holding) -> _Holdings:
+    n_atoms = sum(part.n_atoms for part in parts)
+    return _Holdings(variables, marked, n_atoms, max(part.n_repetitions for part in parts))
 
 
 def _least_and_most(holdings: list[_Holding], n_parts: int) -> _Holding:

@@ -13,19 +13,20 @@ repetitions written out, so that is bounded.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from string import hexdigits
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 MAX_PATTERN = 5000
 """Longest pattern in characters; what is repeated n times counts n times."""
 
-WORK_AT_ONCE = 1 << 26
-"""Characters of texts times characters of the pattern that are searched at a time; between them Python can react to
-signals."""
+WORK_AT_ONCE, MIN_BYTES_AT_ONCE = 1 << 26, 1 << 16
+"""Bytes of texts times characters of the pattern, repetitions written out, that are searched at a time, and the bytes
+that always are; between them Python can react to signals. The slowest patterns take ten seconds for a million bytes."""
 
 _SHORTHANDS = {"d": "0-9", "w": "A-Za-z0-9_", "s": "\\t\\n\\x0b\\f\\r "}
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -107,9 +108,22 @@ def search(written: str, texts: pa.Array) -> pa.Array:
         return function(texts, text)
     # RE2 never backtracks, so it has no groups that forbid it. That any text may follow says nothing.
     regex = written.replace("(?>", "(?:").removesuffix(f"{_ANY}{_END}")
-    n_at_once = max(1, WORK_AT_ONCE * len(texts) // (len(regex) * texts.nbytes + 1))
-    parts = [texts.slice(at, n_at_once) for at in range(0, len(texts), n_at_once)]
+    written_out = (len(regex) + 1) * (1 + sum(map(int, re.findall(r"\d+(?=[,\d]*\})", regex))))
+    parts = _parts(texts, max(MIN_BYTES_AT_ONCE, WORK_AT_ONCE // written_out))
     return pa.chunked_array([pc.match_substring_regex(part, regex) for part in parts], pa.bool_()).combine_chunks()
+
+
+def _parts(texts: pa.Array, n_bytes: int) -> Iterator[pa.Array]:
+    """Yield all texts, as many at a time as have some bytes together, or a single one that is longer."""
+    if texts.nbytes <= n_bytes:
+        yield texts
+        return
+    ends = np.cumsum(pc.fill_null(pc.binary_length(texts), 0).to_numpy())
+    at, done = 0, 0
+    while at < len(texts):
+        end = max(at + 1, int(np.searchsorted(ends, done + n_bytes, side="right")))
+        yield texts.slice(at, end - at)
+        at, done = end, int(ends[end - 1])
 
 
 @lru_cache

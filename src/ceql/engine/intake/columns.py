@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pyarrow as pa
 
 from ceql.errors import DataError
@@ -26,3 +29,8 @@ def as_type(array: pa.Array, data_type: pa.DataType) -> pa.Array:
     except pa.ArrowInvalid as error:
         raise DataError(f"values do not fit type {data_type}: {error}") from error
     return pa.DictionaryArray.from_arrays(indices, encoded.dictionary, ordered=data_type.ordered)
+
+
+def numbers_in(buffer: pa.Buffer, number: Any) -> np.ndarray[Any, np.dtype[Any]]:
+    """Return all numbers of a type that a buffer of Arrow holds; files may have buffers with some bytes more."""
+    return np.frombuffer(buffer, number, buffer.size // np.dtype(number).itemsize)

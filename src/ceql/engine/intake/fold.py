@@ -12,6 +12,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from ceql.engine.compiled import compiled
+from ceql.engine.intake.columns import numbers_in
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 TABLE_BITS = 10
@@ -97,7 +98,7 @@ def classify_strings(array: pa.Array, table: StringTable) -> Any:
     """Return each string's number among the table's constants, n for all others and n + 1 for NULL."""
     validity, offsets, content = array.buffers()
     width = np.int64 if pa.types.is_large_string(array.type) else np.int32
-    starts = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1]
+    starts = numbers_in(offsets, width)[array.offset : array.offset + len(array) + 1]
     characters = np.frombuffer(content, np.uint8) if content is not None and content.size else np.zeros(8, np.uint8)
     bits = np.frombuffer(validity, np.uint8) if validity is not None and array.null_count else np.empty(0, np.uint8)
     return _classify_strings(

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ceql.engine.intake.columns import numbers_in
 from ceql.engine.intake.fold import first_decrease
 from ceql.engine.intake.numbers import stored_numbers
 from ceql.errors import DataError
@@ -161,7 +162,8 @@ class Measure:
             # Unsigned integers are shifted, which leaves order and distances as they are.
             return (values ^ np.int64(-(2**63)) if self._type == pa.uint64() else values), is_valid
         width = column.type.bit_width // 64
-        words = np.frombuffer(column.buffers()[1], np.int64).reshape(-1, width)[column.offset :][: len(column)]
+        words = numbers_in(column.buffers()[1], np.int64)
+        words = words[width * column.offset : width * (column.offset + len(column))].reshape(-1, width)
         is_valid = pc.is_valid(column).to_numpy(zero_copy_only=False) if column.null_count else np.empty(0, np.bool_)
         is_large = (words[:, 1:] != words[:, :1] >> 63).any(axis=1) & (is_valid if len(is_valid) else True)
         if is_large.any():

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ceql.engine.intake.columns import numbers_in
 from ceql.syntax import plan
 from ceql.syntax.cuts import above, at_or_above, units_in_one
 
@@ -81,14 +82,14 @@ def stored_numbers(array: pa.Array) -> tuple[IntArray, IntArray]:
     if array.null_count:
         is_valid = pc.is_valid(array).to_numpy(zero_copy_only=False)
     if pa.types.is_decimal128(data_type):
-        words = np.frombuffer(array.buffers()[1], np.int64)
+        words = numbers_in(array.buffers()[1], np.int64)
         return words[2 * array.offset : 2 * (array.offset + len(array)) : 2], is_valid
     if pa.types.is_timestamp(data_type) or pa.types.is_date64(data_type):
         array = array.view(pa.int64())
     elif pa.types.is_date32(data_type):
         array = array.view(pa.int32())
     width = array.type.bit_width // 8
-    raw = np.frombuffer(array.buffers()[1], array.type.to_pandas_dtype())
+    raw = numbers_in(array.buffers()[1], array.type.to_pandas_dtype())
     values = raw[array.offset : array.offset + len(array)]
     if width == 8 and not pa.types.is_unsigned_integer(array.type):
         return values, is_valid

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ceql.engine.intake.columns import numbers_in
 from ceql.errors import DataError
 
 
@@ -67,7 +68,7 @@ def _is_surely_text(column: pa.Array) -> bool:
     if not len(column) or content is None:
         return True
     width: Any = np.int64 if pa.types.is_large_string(column.type) else np.int32
-    starts = np.frombuffer(offsets, width)[column.offset : column.offset + len(column) + 1]
+    starts = numbers_in(offsets, width)[column.offset : column.offset + len(column) + 1]
     first, last = int(starts[0]), int(starts[-1])
     if not 0 <= first <= last <= content.size:
         return False

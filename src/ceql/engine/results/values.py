@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ceql.engine.compiled import compiled
+from ceql.engine.intake.columns import numbers_in
 from ceql.engine.intake.history import Stretch
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
@@ -104,7 +105,7 @@ def _is_text(column: pa.Array) -> bool:
 
 
 def _words(column: pa.Array) -> IntArray:
-    words: IntArray = np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column)]
+    words: IntArray = numbers_in(column.buffers()[1], np.int64)[column.offset : column.offset + len(column)]
     return words
 
 

@@ -135,6 +135,12 @@ def pack(choice, rivals):
     choice.n_kept, choice.n_kept_rows, choice.n_dead = n_kept, n_rows, 0
 
 
+@inlined
+def is_crowded(choice, notes):
+    """Return whether there is too little room for another note: in a full table, one is looked for without end."""
+    return 4 * choice.n_noted > 3 * len(notes)
+
+
 @compiled_in_place
 def is_noted(choice, prefix, what, notes):
     """Return whether there is an entry for a prefix and a node."""
@@ -259,6 +265,11 @@ def choose(control, choice, keeps, limit, size, now, row, arena, walk, rivals, o
         choice.fruitful = min(choice.fruitful, depth)
         if length == LEAVE:
             if not is_fruitful:
+                if is_crowded(choice, notes):
+                    # It stays on the stack until there is room.
+                    depth += 1
+                    reason = CROWDED
+                    break
                 note(choice, prefix, np.int64(node) + IN_VAIN, notes)
             continue
         # Paths are written from their end, and the best one too. LAST is decided by the first position from the end
@@ -277,7 +288,7 @@ def choose(control, choice, keeps, limit, size, now, row, arena, walk, rivals, o
                 reason = DEEP
                 break
             if has_notes and not is_first:
-                if 4 * choice.n_noted > 3 * len(notes):
+                if is_crowded(choice, notes):
                     reason = CROWDED
                     break
                 if not is_writing:

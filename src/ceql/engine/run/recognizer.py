@@ -6,7 +6,7 @@ than one chunk of them is in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -111,29 +111,29 @@ class Recognizer:
         self._choice.patience = 0 if collects_always else STEPS_WITHOUT_NOTES
         self._forget_rivals()
 
-    def run(self, events: Events, masks: list[int], *, is_read: bool = True) -> Iterator[Chunk]:
+    def run(self, events: Events, masks: list[int], *, is_read: Callable[[], bool]) -> Iterator[Chunk]:
         """Bring the state up to date with some events, yielding the matches they complete.
 
-        `masks` are the guards that hold for each symbol. With `is_read=False` matches are not
-        enumerated, only found.
+        `masks` are the guards that hold for each symbol. While `is_read()` is not true, matches are found, but only
+        one of each event is enumerated.
         """
         self.memo.make_room_for_symbols(len(masks))
-        rules = self._rules if is_read else self._rules._replace(limit=1)
         if not self.collects_always:
-            yield from self._run(events, masks, rules)
+            yield from self._run(events, masks, is_read)
             return
         for at in range(len(events.symbols)):
             own = slice(at, at + 1)
             event = events._replace(symbols=events.symbols[own], rows=events.rows[own], keys=events.keys[own])
-            yield from self._run(event, masks, rules)
+            yield from self._run(event, masks, is_read)
             self.collect(self._now(event))
 
-    def _run(self, events: Events, masks: list[int], rules: Rules) -> Iterator[Chunk]:
+    def _run(self, events: Events, masks: list[int], is_read: Callable[[], bool]) -> Iterator[Chunk]:
         control = self.state.control
         control.at = 0
+        one_each = self._rules._replace(limit=1)
         forgotten_at = -1
         while True:
-            reason = self._advance(events, rules)
+            reason = self._advance(events, self._rules if is_read() else one_each)
             if reason == requests.DONE:
                 break
             if reason == requests.FULL and self._must_save:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -78,8 +78,8 @@ class Run:
         """What the labels in chunks mean: the variables that hold an event."""
         return self.recognizer.memo.labels
 
-    def advance(self, block: Block, *, is_read: bool) -> Iterator[Chunk]:
-        """Yield the matches that some events complete; with `is_read=False` they are found, but not all yielded."""
+    def advance(self, block: Block, *, is_read: Callable[[], bool]) -> Iterator[Chunk]:
+        """Yield the matches that some events complete; while `is_read()` is not true, not all of them."""
         recognizer = self.recognizer
         if block.masks is not self._masks:
             if self._masks is not None:
