@@ -1,14 +1,13 @@
 """Plan to automaton: one function per operator.
 
-Each function gets the two states between which its formula must stand and returns the
-formula's own transitions; none of them enters `start` or leaves `end`. Because neighbours
+Each function gets two states, `start` and `end`, and returns the transitions of its formula between them. No transition
+enters `start` or leaves `end`. Because neighbours
 share states, `;` needs no copies of transitions, and the automaton of a formula with n
 atoms and no iteration has at most n + 1 states.
 
 This differs from the paper's appendix in two points. Its automaton for `f+`, taken
-literally, is wrong: the fresh state lacks the loop that skips events, and is not reached
-again from itself, so that a third round is impossible. And its `;` leaves behind the final
-states of the left operand, which double the determinized states.
+literally, is wrong: the fresh state lacks the loop that skips events, and has no transition to itself, so a third round
+is impossible. Its `;` keeps the final states of the left operand, which doubles the determinized states.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ INITIAL, FINAL = 0, 1
 
 
 def build(formula: plan.Formula) -> CEA:
-    """Return the automaton whose runs are the formula's valuations, all variables kept."""
+    """Return the automaton whose runs are the formula's valuations, with all variables."""
     states = _States()
     transitions = _build(formula, INITIAL, FINAL, states)
     return CEA(states.n_states, tuple(transitions), INITIAL, FINAL)
@@ -78,7 +77,7 @@ def _relabelled(transition: Transition, label: Label) -> Transition:
 
 
 def _filter(formula: plan.Filter, inner: list[Transition]) -> list[Transition]:
-    """Guard the events of each filtered variable: FILTER is "for all", so one at a time will do."""
+    """Guard the events of each filtered variable: FILTER means "for all", so it can check each event alone."""
     predicates: dict[str, list[plan.Expression]] = {}
     for variable, predicate in formula.conditions:
         predicates.setdefault(variable, []).extend(_conjuncts(predicate))
@@ -91,7 +90,7 @@ def _filter(formula: plan.Filter, inner: list[Transition]) -> list[Transition]:
 
 
 def _conjuncts(predicate: plan.Expression) -> Iterator[plan.Expression]:
-    """Yield what must hold each for a predicate to hold; apart, each is decided by its own column."""
+    """Yield the conjuncts of a predicate; each one alone depends on fewer columns."""
     if isinstance(predicate, plan.All):
         for part in predicate.parts:
             yield from _conjuncts(part)
@@ -113,7 +112,7 @@ def _skipping(state: int) -> Transition:
 
 
 def _iteration(formula: plan.Iteration, start: int, end: int, states: _States) -> list[Transition]:
-    """Add a state between two rounds, entered like the end and left like the start."""
+    """Add a state between two rounds: runs enter it like the end and leave it like the start."""
     inner = _build(formula.formula, start, end, states)
     between = states.fresh()
     transitions = list(inner)

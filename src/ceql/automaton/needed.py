@@ -8,8 +8,8 @@ from ceql.automaton.cea import CEA, TRUE, Guard, Transition
 
 
 def needed_guards(cea: CEA) -> tuple[Guard, ...]:
-    """Return guards each of which some event of every match satisfies, in the order of one of the matches."""
-    # What every way from the initial to the final state needs, any one of them has.
+    """Return guards that some event of every match satisfies, in the order of one match."""
+    # A guard that is on every way from the initial to the final state is also on this way.
     way = _way(cea, cea.transitions)
     return tuple(guard for guard in dict.fromkeys(way) if guard != TRUE and not _is_avoidable(cea, guard))
 

@@ -1,9 +1,8 @@
 """Small functions from automaton to automaton.
 
 `select` and `keep_gap_free` carry out the SELECT clause and `collapse_labels` the shape
-`positions`; they change what is found. Those in PASSES do not: they only make the
-automaton smaller. All keep the order of transitions a function of the query, on which
-the order of matches depends.
+`positions`; they change the matches. The passes in PASSES only make the automaton smaller. In all of them the order of
+transitions depends only on the query, because the order of matches depends on it.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ def collapse_labels(cea: CEA) -> CEA:
 
 
 def keep_gap_free(cea: CEA) -> CEA:
-    """Return the automaton of those matches whose selected events are neighbours, at least one.
+    """Return the automaton of the matches whose selected events are neighbours; at least one is selected.
 
-    This is STRICT. Each state is there three times: before the first selected event, among
-    them, and after the last.
+    This is STRICT. Each state has three copies: before the first selected event, among the selected events, and after
+    the last.
     """
     before, among, after = 0, cea.n_states, 2 * cea.n_states
     steps_if_marked = ((before, among), (among, among))
@@ -52,7 +51,7 @@ def keep_gap_free(cea: CEA) -> CEA:
 
 
 def remove_impossible(cea: CEA) -> CEA:
-    """Return the automaton without transitions that no event can take, and without repeated ones.
+    """Return the automaton without transitions that no event can take, and without duplicates.
 
     An event has one type and one stream, and FALSE or NULL is never true.
     """
@@ -85,9 +84,9 @@ def trim(cea: CEA) -> CEA:
 
 
 def merge_equal_states(cea: CEA) -> CEA:
-    """Return the automaton with states merged that have the same way on.
+    """Return the automaton with states merged if the same transitions lead on from them.
 
-    The initial state is left alone, because nothing may enter it. Linear in the number of
+    The initial state is not merged, because no transition may enter it. Linear in the number of
     transitions times the number of merges that one state takes part in.
     """
     outgoing: dict[int, list[Transition]] = defaultdict(list)
@@ -128,7 +127,7 @@ def merge_equal_states(cea: CEA) -> CEA:
 
 
 PASSES: tuple[Callable[[CEA], CEA], ...] = (remove_impossible, trim, merge_equal_states)
-"""What makes an automaton smaller, in order; none changes the matches."""
+"""The passes that make an automaton smaller, in order; none changes the matches."""
 
 
 def simplify(cea: CEA) -> CEA:
@@ -156,7 +155,7 @@ def _reachable(start: int, neighbours: dict[int, list[int]]) -> set[int]:
 
 
 def _renumbered(cea: CEA, kept: dict[int, int]) -> CEA:
-    """Return the automaton with each kept state replaced by its representative, numbered without holes."""
+    """Return the automaton with each kept state replaced by its representative, and numbered without gaps."""
     number = {state: index for index, state in enumerate(sorted(set(kept.values())))}
     transitions = (
         Transition(number[kept[one.source]], one.guard, one.label, number[kept[one.target]])
