@@ -65,11 +65,13 @@ def _atom(atom: plan.Atom, start: int, end: int) -> list[Transition]:
 def _as(formula: plan.As, inner: list[Transition]) -> list[Transition]:
     """Add the variable to every label that is not empty."""
     added = frozenset((formula.variable,))
-    return [_relabelled(one, one.label | added) if one.label else one for one in inner]
+    return [
+        _relabelled(transition, transition.label | added) if transition.label else transition for transition in inner
+    ]
 
 
 def _project(formula: plan.Project, inner: list[Transition]) -> list[Transition]:
-    return [_relabelled(one, one.label & formula.variables) for one in inner]
+    return [_relabelled(transition, transition.label & formula.variables) for transition in inner]
 
 
 def _relabelled(transition: Transition, label: Label) -> Transition:
@@ -83,9 +85,9 @@ def _filter(formula: plan.Filter, inner: list[Transition]) -> list[Transition]:
         predicates.setdefault(variable, []).extend(_conjuncts(predicate))
     required: dict[str, Guard] = {variable: frozenset(parts) for variable, parts in predicates.items()}
     filtered = []
-    for one in inner:
-        guard = one.guard.union(*(required[variable] for variable in one.label if variable in required))
-        filtered.append(Transition(one.source, guard, one.label, one.target))
+    for transition in inner:
+        guard = transition.guard.union(*(required[variable] for variable in transition.label if variable in required))
+        filtered.append(Transition(transition.source, guard, transition.label, transition.target))
     return filtered
 
 
@@ -116,14 +118,14 @@ def _iteration(formula: plan.Iteration, start: int, end: int, states: _States) -
     inner = _build(formula.formula, start, end, states)
     between = states.fresh()
     transitions = list(inner)
-    for one in inner:
-        ends, starts = one.target == end, one.source == start
+    for transition in inner:
+        ends, starts = transition.target == end, transition.source == start
         if ends:
-            transitions.append(Transition(one.source, one.guard, one.label, between))
+            transitions.append(Transition(transition.source, transition.guard, transition.label, between))
         if starts:
-            transitions.append(Transition(between, one.guard, one.label, one.target))
+            transitions.append(Transition(between, transition.guard, transition.label, transition.target))
         if ends and starts:
-            transitions.append(Transition(between, one.guard, one.label, between))
+            transitions.append(Transition(between, transition.guard, transition.label, between))
     if formula.may_skip:
         transitions.append(_skipping(between))
     return transitions

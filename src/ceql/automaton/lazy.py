@@ -70,7 +70,7 @@ class Alphabet:
     @classmethod
     def of(cls, cea: CEA) -> Alphabet:
         """Return the guards in the order in which transitions first use them."""
-        return cls(tuple(dict.fromkeys(one.guard for one in cea.transitions if one.guard != TRUE)))
+        return cls(tuple(dict.fromkeys(transition.guard for transition in cea.transitions if transition.guard != TRUE)))
 
     def symbol(self, event: Event) -> int:
         """Return the guards that an event satisfies."""
@@ -94,13 +94,15 @@ class Determinizer:
         self._strategy = strategy
         self._memo: OrderedDict[tuple[DetState, int], tuple[Step, ...]] = OrderedDict()
         guard_bits = {guard: 1 << index for index, guard in enumerate(self.alphabet.guards)} | {TRUE: 0}
-        labels = sorted({one.label for one in cea.transitions}, key=sorted)
+        labels = sorted({transition.label for transition in cea.transitions}, key=sorted)
         self._labels = labels
         self._is_marking = [bool(label) for label in labels]
         label_ids = {label: index for index, label in enumerate(labels)}
         self._outgoing: list[list[tuple[int, int, int]]] = [[] for _ in range(cea.n_states)]
-        for one in cea.transitions:
-            self._outgoing[one.source].append((guard_bits[one.guard], label_ids[one.label], one.target))
+        for transition in cea.transitions:
+            self._outgoing[transition.source].append(
+                (guard_bits[transition.guard], label_ids[transition.label], transition.target)
+            )
 
     @property
     def memo_size(self) -> int:

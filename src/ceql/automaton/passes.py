@@ -40,13 +40,15 @@ def keep_gap_free(cea: CEA) -> CEA:
     steps_if_not = ((before, before), (among, after), (after, after))
     final = 3 * cea.n_states
     transitions = []
-    for one in cea.transitions:
-        for phase, next_phase in steps_if_marked if one.label else steps_if_not:
-            source = phase + one.source
-            if one.target != cea.final:
-                transitions.append(Transition(source, one.guard, one.label, next_phase + one.target))
+    for transition in cea.transitions:
+        for phase, next_phase in steps_if_marked if transition.label else steps_if_not:
+            source = phase + transition.source
+            if transition.target != cea.final:
+                transitions.append(
+                    Transition(source, transition.guard, transition.label, next_phase + transition.target)
+                )
             elif next_phase != before:
-                transitions.append(Transition(source, one.guard, one.label, final))
+                transitions.append(Transition(source, transition.guard, transition.label, final))
     return CEA(final + 1, tuple(transitions), cea.initial, final)
 
 
@@ -57,11 +59,11 @@ def remove_impossible(cea: CEA) -> CEA:
     """
     possible: dict[frozenset[plan.Expression], bool] = {}
     kept: dict[Transition, None] = {}
-    for one in cea.transitions:
-        if one.guard not in possible:
-            possible[one.guard] = _is_possible(one.guard)
-        if possible[one.guard]:
-            kept.setdefault(one)
+    for transition in cea.transitions:
+        if transition.guard not in possible:
+            possible[transition.guard] = _is_possible(transition.guard)
+        if possible[transition.guard]:
+            kept.setdefault(transition)
     return CEA(cea.n_states, tuple(kept), cea.initial, cea.final)
 
 
@@ -76,9 +78,9 @@ def _is_possible(guard: Iterable[plan.Expression]) -> bool:
 def trim(cea: CEA) -> CEA:
     """Return the automaton without states that no run from the initial to the final state visits."""
     forward, backward = defaultdict(list), defaultdict(list)
-    for one in cea.transitions:
-        forward[one.source].append(one.target)
-        backward[one.target].append(one.source)
+    for transition in cea.transitions:
+        forward[transition.source].append(transition.target)
+        backward[transition.target].append(transition.source)
     useful = (_reachable(cea.initial, forward) & _reachable(cea.final, backward)) | {cea.initial, cea.final}
     return cea if len(useful) == cea.n_states else _renumbered(cea, {state: state for state in useful})
 
@@ -91,9 +93,9 @@ def merge_equal_states(cea: CEA) -> CEA:
     """
     outgoing: dict[int, list[Transition]] = defaultdict(list)
     incoming: dict[int, set[int]] = defaultdict(set)
-    for one in cea.transitions:
-        outgoing[one.source].append(one)
-        incoming[one.target].add(one.source)
+    for transition in cea.transitions:
+        outgoing[transition.source].append(transition)
+        incoming[transition.target].add(transition.source)
     merged_into = list(range(cea.n_states))
 
     def representative(state: int) -> int:
@@ -104,8 +106,12 @@ def merge_equal_states(cea: CEA) -> CEA:
 
     def way_on(state: int) -> frozenset[tuple[object, Label, int]]:
         return frozenset(
-            (one.guard, one.label, -1 if one.target == one.source else representative(one.target))
-            for one in outgoing[state]
+            (
+                transition.guard,
+                transition.label,
+                -1 if transition.target == transition.source else representative(transition.target),
+            )
+            for transition in outgoing[state]
         )
 
     seen: dict[frozenset[tuple[object, Label, int]], int] = {}
@@ -138,8 +144,11 @@ def simplify(cea: CEA) -> CEA:
 
 
 def _relabelled(cea: CEA, relabel: Callable[[Label], Label]) -> CEA:
-    labels = {label: relabel(label) for label in {one.label for one in cea.transitions}}
-    transitions = (Transition(one.source, one.guard, labels[one.label], one.target) for one in cea.transitions)
+    labels = {label: relabel(label) for label in {transition.label for transition in cea.transitions}}
+    transitions = (
+        Transition(transition.source, transition.guard, labels[transition.label], transition.target)
+        for transition in cea.transitions
+    )
     return CEA(cea.n_states, tuple(dict.fromkeys(transitions)), cea.initial, cea.final)
 
 
@@ -158,8 +167,8 @@ def _renumbered(cea: CEA, kept: dict[int, int]) -> CEA:
     """Return the automaton with each kept state replaced by its representative, and numbered without gaps."""
     number = {state: index for index, state in enumerate(sorted(set(kept.values())))}
     transitions = (
-        Transition(number[kept[one.source]], one.guard, one.label, number[kept[one.target]])
-        for one in cea.transitions
-        if one.source in kept and one.target in kept
+        Transition(number[kept[transition.source]], transition.guard, transition.label, number[kept[transition.target]])
+        for transition in cea.transitions
+        if transition.source in kept and transition.target in kept
     )
     return CEA(len(number), tuple(dict.fromkeys(transitions)), number[kept[cea.initial]], number[kept[cea.final]])

@@ -147,7 +147,7 @@ def _chosen(names: list[str], *, quick: bool) -> Any:
         raise typer.BadParameter(f"'{unknown[0]}' is not one of {', '.join(Experiment)}", param_hint="--experiment")
     if names:
         return tuple(Experiment(name) for name in names)
-    return tuple(one for one in Experiment if one is not Experiment.spark) if quick else None
+    return tuple(experiment for experiment in Experiment if experiment is not Experiment.spark) if quick else None
 
 
 def _known(names: list[str]) -> tuple[str, ...] | None:

@@ -90,7 +90,7 @@ def _check_output(request: Request, output: Path) -> None:
     """Refuse what could not be written before anything is read."""
     check_suffix(output)
     if output.exists():
-        for path in (Path(one) for paths in request.streams.values() for one in paths):
+        for path in (Path(text) for paths in request.streams.values() for text in paths):
             if path.exists() and output.samefile(path):
                 raise FileError(f"input and output are the same file: {output}")
         if request.mode == "error":

@@ -55,7 +55,7 @@ def cell(value: Any) -> str:
         return " ".join(f"{visible(name)}={cell(part)}" for name, part in value.items())
     if isinstance(value, list):
         n_more = len(value) - N_SHOWN_EVENTS
-        lines = [cell(one) for one in value[:N_SHOWN_EVENTS]] + ([f"and {n_more:,} more"] if n_more > 0 else [])
+        lines = [cell(event) for event in value[:N_SHOWN_EVENTS]] + ([f"and {n_more:,} more"] if n_more > 0 else [])
         return "\n".join(lines)
     return visible(str(value))
 

@@ -67,7 +67,7 @@ class Request:
             declared = declared_schema(parse(self.text).declarations, Schema.unknown())
         except Mistake as mistake:
             raise mistake.at(self.text) from None
-        event_types = [one.event_types or {} for one in declared.streams if one.name == stream]
+        event_types = [candidate.event_types or {} for candidate in declared.streams if candidate.name == stream]
         return {
             name: data_type
             for attributes in event_types
@@ -96,7 +96,9 @@ def note_many_matches(text: str) -> None:
 
 def note_unseen_types(text: str, seen: Iterable[str | None]) -> None:
     """Tell of event types in a query that found nothing, of which there is no event."""
-    note = unseen_types(event_types(_compiled(text).automaton), {one for one in seen if one is not None})
+    note = unseen_types(
+        event_types(_compiled(text).automaton), {event_type for event_type in seen if event_type is not None}
+    )
     if note is not None:
         tell(f"note: {note}")
 
@@ -115,11 +117,11 @@ def warnings_told() -> Iterator[None]:
         warnings.simplefilter("always", CeqlWarning)
         yield
     # A query is compiled several times in a run, and warns each time.
-    for note in dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, CeqlWarning)):
+    for note in dict.fromkeys(str(warning.message) for warning in caught if issubclass(warning.category, CeqlWarning)):
         tell(f"note: {note}")
-    for one in caught:
-        if not issubclass(one.category, CeqlWarning):
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    for warning in caught:
+        if not issubclass(warning.category, CeqlWarning):
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 def attributes_wanted(query: Plan) -> dict[str, str]:
@@ -145,15 +147,15 @@ def paths_by_stream(text: str, inputs: Sequence[str]) -> dict[str, list[str]]:
     {'S': ['a.csv', 'day=1/b.csv']}
     """
     streams: dict[str, list[str]] = {name: [] for name in streams_in(text)}
-    for one in inputs:
-        name, is_named, path = one.partition("=")
+    for given in inputs:
+        name, is_named, path = given.partition("=")
         if is_named and name in streams:
             streams[name].append(path)
         elif len(streams) == 1:
-            next(iter(streams.values())).append(one)
+            next(iter(streams.values())).append(given)
         else:
             raise typer.BadParameter(
-                f"'{visible(one)}' does not say which stream it is: write one of {_choices(streams)}",
+                f"'{visible(given)}' does not say which stream it is: write one of {_choices(streams)}",
                 param_hint="--input",
             )
     for name, paths in streams.items():

@@ -104,7 +104,7 @@ def _prepared(request: StreamRequest, spark: SparkSession) -> list[DataStreamWri
         **options,
     )
     writer = stream_writer(rows, request.output, request.checkpoint, format=request.output_format)
-    return [_triggered(one, request.trigger) for one in (writer, *aside)]
+    return [_triggered(sink, request.trigger) for sink in (writer, *aside)]
 
 
 def _bad_records(
@@ -268,7 +268,7 @@ class Counts:
         last = _last_batch(query)
         if last is None or last in self._seen:
             return False
-        recent = {(one.batchId, one.timestamp): one for one in query.recentProgress}
+        recent = {(progress.batchId, progress.timestamp): progress for progress in query.recentProgress}
         for name, progress in recent.items():
             if name not in self._seen:
                 self._add(progress)

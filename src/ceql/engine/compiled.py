@@ -42,7 +42,7 @@ def _stamped(function: Any) -> Any:
     cache = getattr(getattr(function, "_cache", None), "_cache_file", None)
     if cache is not None:
         found = [file.stat() for file in _imported(Path(function.py_func.__code__.co_filename))]
-        cache._source_stamp = (cache._source_stamp, *((one.st_mtime, one.st_size) for one in found))
+        cache._source_stamp = (cache._source_stamp, *((stat.st_mtime, stat.st_size) for stat in found))
     return function
 
 
@@ -51,7 +51,7 @@ def _imported(file: Path) -> tuple[Path, ...]:
     """Return the files of the engine that one imports from, and those that these import from, in order."""
     names = re.findall(r"^from ceql\.engine\.(\S+) import", file.read_text(encoding="utf-8"), re.MULTILINE)
     direct = [Path(__file__).parent.joinpath(*name.split(".")).with_suffix(".py") for name in names]
-    return tuple(sorted({*direct, *(one for imported in direct for one in _imported(imported))}))
+    return tuple(sorted({*direct, *(file for imported in direct for file in _imported(imported))}))
 
 
 def _folders(given: str) -> Iterator[str]:
