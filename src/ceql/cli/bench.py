@@ -154,7 +154,7 @@ def _known(names: list[str]) -> tuple[str, ...] | None:
     from ceql.bench.experiments import query_names
 
     known = query_names()
-    # File names of the queries are taken, too.
+    # File names of the queries are allowed, too.
     wanted = tuple(name.lower().replace("_no_output", "'") for name in names)
     unknown = [name for name in wanted if name not in known]
     if unknown:

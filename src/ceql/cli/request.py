@@ -1,4 +1,4 @@
-"""What `ceql run` is asked for, checked as far as that needs no engine."""
+"""The request of `ceql run`, checked as far as possible without an engine."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Request:
 
     @property
     def written_to(self) -> str | None:
-        """Where all matches go, None if only the first ones are shown."""
+        """Where all matches go, None if only the first matches are shown."""
         return "standard output" if self.prints_matches else self.output
 
     @property
@@ -76,7 +76,7 @@ class Request:
         }
 
     def column_types(self, stream: str) -> dict[str, pa.DataType]:
-        """Return what is known of columns before any is read: declared types, and that event types are strings."""
+        """Return what is known of columns before reading: declared types, and that event types are strings."""
         return self.declared_columns(stream) | ({self.type_column: pa.string()} if self.type_column else {})
 
     def declares_all(self, stream: str) -> bool:
@@ -95,7 +95,7 @@ def note_many_matches(text: str) -> None:
 
 
 def note_unseen_types(text: str, seen: Iterable[str | None]) -> None:
-    """Tell of event types in a query that found nothing, of which there is no event."""
+    """After a run without matches, name event types of the query that never occurred."""
     note = unseen_types(
         event_types(_compiled(text).automaton), {event_type for event_type in seen if event_type is not None}
     )
@@ -104,7 +104,7 @@ def note_unseen_types(text: str, seen: Iterable[str | None]) -> None:
 
 
 def _compiled(text: str) -> Query:
-    """Return a query without its events; what is to be warned of, the run itself does."""
+    """Return a query compiled without its events, without warnings: the run itself warns."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CeqlWarning)
         return compile(text)
@@ -112,7 +112,7 @@ def _compiled(text: str) -> Query:
 
 @contextmanager
 def warnings_told() -> Iterator[None]:
-    """Tell what ceql warns of as notes, when all is done: a bar may stand on the terminal until then."""
+    """Print ceql's warnings as notes at the end: until then the terminal may show a bar."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CeqlWarning)
         yield
@@ -125,13 +125,13 @@ def warnings_told() -> Iterator[None]:
 
 
 def attributes_wanted(query: Plan) -> dict[str, str]:
-    """Return the attributes that an event must have to count for a query, each with the clause that wants it."""
+    """Return the attributes that an event must have to count for a query, each with the clause that needs it."""
     wanted = dict.fromkeys(query.partition_by, "PARTITION BY")
     return wanted | ({query.window.attribute: "WITHIN"} if isinstance(query.window, AttributeWindow) else {})
 
 
 def note_dropped(query: Plan, n_dropped: int) -> None:
-    """Warn of events that the query left out for want of a partition key or a time."""
+    """Warn of events that the query left out because they have no partition key or time."""
     if n_dropped:
         clauses = [f"'{name}' ({clause})" for name, clause in attributes_wanted(query).items()]
         events = f"{n_dropped:,} events were" if n_dropped > 1 else "1 event was"

@@ -47,7 +47,7 @@ def show(
 ) -> None:
     """Draw the matches of a run on a timeline, as a page for a browser.
 
-    The first 200 matches are drawn, the others counted.
+    The page shows the first 200 matches and the number of the others.
 
     \b
     Examples:
@@ -106,7 +106,7 @@ def _small_batches(files: list[Path]) -> Iterator[pa.RecordBatch]:
 
 
 def _batches_of_lines(files: list[Path]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of JSON lines; a value that is missing is NULL, as Spark writes it."""
+    """Yield the rows of JSON lines; a missing value is NULL, because Spark leaves NULL out."""
     lines = ((file, number, line) for file in files for number, line in enumerate(_lines(file), 1))
     names: dict[str, None] = {}
     while rows := [_row(*line) for line in islice(lines, ROWS)]:
