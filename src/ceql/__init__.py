@@ -31,7 +31,7 @@ _ENGINE = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import the engine when it is first asked for: checking queries needs no compiler."""
+    """Import the engine at its first use: checking queries needs no compiler."""
     if name not in _ENGINE:
         raise AttributeError(f"module 'ceql' has no attribute {name!r}")
     from importlib import import_module

@@ -18,7 +18,7 @@ import pyarrow as pa
 from ceql.errors import CeqlError, DataError
 
 ANY_STREAM = "*"
-"""Name of the only stream of a schema made from one table: FROM may call it as it likes."""
+"""Name of the only stream of a schema made from one table: FROM may give it any name."""
 
 
 class Kind(Enum):
@@ -97,7 +97,7 @@ class Stream:
     event_types: Mapping[str, Attributes] | None = None
 
     def attributes_of(self, event_type: str) -> Attributes:
-        """Return the attributes of one event type, which must be one that the stream allows."""
+        """Return the attributes of one event type that the stream allows."""
         return self.columns if self.event_types is None else self.event_types[event_type]
 
 
@@ -133,7 +133,7 @@ class Schema:
 
 
 def table_of_dicts(events: Sequence[Any], like: pa.Schema | None = None) -> pa.Table:
-    """Return events that are dicts as a table, their types taken from the values, or from `like` where it has them."""
+    """Return events given as dicts as a table. Types come from `like`, else from the values."""
     if not all(isinstance(event, Mapping) for event in events):
         raise DataError("events given as a list must all be dicts")
     names = dict.fromkeys(name for event in events for name in event)
@@ -151,12 +151,12 @@ def table_of_dicts(events: Sequence[Any], like: pa.Schema | None = None) -> pa.T
 
 
 def half_told(error: UnicodeEncodeError) -> str:
-    """Return in words that text has one half of a surrogate pair without the other."""
+    """Return a message that text has half of a surrogate pair."""
     return f"{error.object[error.start : error.end]!a} is half of a character"
 
 
 def column_names(given: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that an option names: one, or several.
+    """Return the columns that an option names.
 
     >>> column_names("id"), column_names(["at", "id"])
     (('id',), ('at', 'id'))
@@ -177,7 +177,7 @@ def _columns(source: object) -> dict[str, pa.DataType]:
     if hasattr(schema, "jsonValue"):
         return {field["name"]: _column_from_spark(field) for field in schema.jsonValue()["fields"]}
     if hasattr(source, "__arrow_c_stream__"):
-        # What has a stream and no schema beside it can be asked for another stream.
+        # An object that only exports streams can export another stream.
         return {field.name: field.type for field in pa.RecordBatchReader.from_stream(source).schema}
     raise CeqlError(
         f"cannot read a schema from {type(source).__name__}: give an Arrow or Spark schema, events, or a dict of them"
@@ -215,8 +215,8 @@ def _column_from_spark(field: dict[str, Any]) -> pa.DataType:
 def _from_spark(described: str | dict[str, Any]) -> pa.DataType:
     """Return the Arrow type for a type as Spark's schema JSON describes it.
 
-    Reading the JSON form keeps pyspark out of this module: a schema is needed where it may
-    not be installed, and its own converter does not cover every type. `LookupError` names one that has none.
+    Reading the JSON form keeps pyspark out of this module: it may not be installed, and its own converter does not
+    cover every type. `LookupError` names a type that has no Arrow type.
     """
     if isinstance(described, dict):
         return _from_spark_nested(described)

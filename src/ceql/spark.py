@@ -1,4 +1,4 @@
-"""CEQL on Spark: `match` over a DataFrame gives a DataFrame, streaming if that one is."""
+"""CEQL on Spark: `match` over a DataFrame gives a DataFrame, which streams if the first does."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def match(
         query: the text of a query, the path of a file with it (a `Path`), or the result of `ceql.compile`.
         events: the events, or a dict of them by stream if FROM names several. They are ordered by the window's
             attribute, `time_column` and `order_by`; ties by all other columns that the query reads.
-        type_column: the column with each event's type; None if that is the name of its stream.
+        type_column: the column with each event's type; None if every event has its stream's name as type.
         time_column: the column that durations in WITHIN measure.
         order_by: further columns that order the events.
         shape: "matches", one row per match, or "events", one row per matched event.

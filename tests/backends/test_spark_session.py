@@ -89,7 +89,7 @@ def test_an_active_session_is_returned_as_it_is(spark: Any) -> None:
     before = spark.conf.getAll
     assert ceql.spark.session() is spark
     assert ceql.spark.session("local[2]", app_name="other", quiet=True) is spark
-    with pytest.warns(UserWarning, match=r"stays as it is, without the given spark\.sql\.shuffle\.partitions$"):
+    with pytest.warns(UserWarning, match=r"does not take the given spark\.sql\.shuffle\.partitions$"):
         assert ceql.spark.session(**{"spark.sql.shuffle.partitions": 5, "spark.ui.enabled": False}) is spark
     assert spark.conf.getAll == before
 

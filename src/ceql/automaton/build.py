@@ -1,14 +1,13 @@
 """Plan to automaton: one function per operator.
 
-Each function gets the two states between which its formula must stand and returns the
-formula's own transitions; none of them enters `start` or leaves `end`. Because neighbours
+Each function gets two states, `start` and `end`, and returns the transitions of its formula between them. No transition
+enters `start` or leaves `end`. Because neighbours
 share states, `;` needs no copies of transitions, and the automaton of a formula with n
 atoms and no iteration has at most n + 1 states.
 
 This differs from the paper's appendix in two points. Its automaton for `f+`, taken
-literally, is wrong: the fresh state lacks the loop that skips events, and is not reached
-again from itself, so that a third round is impossible. And its `;` leaves behind the final
-states of the left operand, which double the determinized states.
+literally, is wrong: the fresh state lacks the loop that skips events, and has no transition to itself, so a third round
+is impossible. Its `;` keeps the final states of the left operand, which doubles the determinized states.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ INITIAL, FINAL = 0, 1
 
 
 def build(formula: plan.Formula) -> CEA:
-    """Return the automaton whose runs are the formula's valuations, all variables kept."""
+    """Return the automaton whose runs are the formula's valuations, with all variables."""
     states = _States()
     transitions = _build(formula, INITIAL, FINAL, states)
     return CEA(states.n_states, tuple(transitions), INITIAL, FINAL)
@@ -66,11 +65,13 @@ def _atom(atom: plan.Atom, start: int, end: int) -> list[Transition]:
 def _as(formula: plan.As, inner: list[Transition]) -> list[Transition]:
     """Add the variable to every label that is not empty."""
     added = frozenset((formula.variable,))
-    return [_relabelled(one, one.label | added) if one.label else one for one in inner]
+    return [
+        _relabelled(transition, transition.label | added) if transition.label else transition for transition in inner
+    ]
 
 
 def _project(formula: plan.Project, inner: list[Transition]) -> list[Transition]:
-    return [_relabelled(one, one.label & formula.variables) for one in inner]
+    return [_relabelled(transition, transition.label & formula.variables) for transition in inner]
 
 
 def _relabelled(transition: Transition, label: Label) -> Transition:
@@ -78,20 +79,20 @@ def _relabelled(transition: Transition, label: Label) -> Transition:
 
 
 def _filter(formula: plan.Filter, inner: list[Transition]) -> list[Transition]:
-    """Guard the events of each filtered variable: FILTER is "for all", so one at a time will do."""
+    """Guard the events of each filtered variable: FILTER means "for all", so it can check each event alone."""
     predicates: dict[str, list[plan.Expression]] = {}
     for variable, predicate in formula.conditions:
         predicates.setdefault(variable, []).extend(_conjuncts(predicate))
     required: dict[str, Guard] = {variable: frozenset(parts) for variable, parts in predicates.items()}
     filtered = []
-    for one in inner:
-        guard = one.guard.union(*(required[variable] for variable in one.label if variable in required))
-        filtered.append(Transition(one.source, guard, one.label, one.target))
+    for transition in inner:
+        guard = transition.guard.union(*(required[variable] for variable in transition.label if variable in required))
+        filtered.append(Transition(transition.source, guard, transition.label, transition.target))
     return filtered
 
 
 def _conjuncts(predicate: plan.Expression) -> Iterator[plan.Expression]:
-    """Yield what must hold each for a predicate to hold; apart, each is decided by its own column."""
+    """Yield the conjuncts of a predicate; each one alone depends on fewer columns."""
     if isinstance(predicate, plan.All):
         for part in predicate.parts:
             yield from _conjuncts(part)
@@ -113,18 +114,18 @@ def _skipping(state: int) -> Transition:
 
 
 def _iteration(formula: plan.Iteration, start: int, end: int, states: _States) -> list[Transition]:
-    """Add a state between two rounds, entered like the end and left like the start."""
+    """Add a state between two rounds: runs enter it like the end and leave it like the start."""
     inner = _build(formula.formula, start, end, states)
     between = states.fresh()
     transitions = list(inner)
-    for one in inner:
-        ends, starts = one.target == end, one.source == start
+    for transition in inner:
+        ends, starts = transition.target == end, transition.source == start
         if ends:
-            transitions.append(Transition(one.source, one.guard, one.label, between))
+            transitions.append(Transition(transition.source, transition.guard, transition.label, between))
         if starts:
-            transitions.append(Transition(between, one.guard, one.label, one.target))
+            transitions.append(Transition(between, transition.guard, transition.label, transition.target))
         if ends and starts:
-            transitions.append(Transition(between, one.guard, one.label, between))
+            transitions.append(Transition(between, transition.guard, transition.label, between))
     if formula.may_skip:
         transitions.append(_skipping(between))
     return transitions

@@ -5,9 +5,8 @@ the empty guard is TRUE. It labels the event with variables (the paper's VCEA): 
 whose label is not empty is marked, the others are skipped, and the paper's complex event
 is the set of marked positions.
 
-Two properties hold from construction on and are kept by every pass: no transition enters
-the initial state, none leaves the final one. So the interval of a match is that of its
-run, and a run that has accepted is over.
+Two properties hold from construction on and are kept by every pass: no transition enters the initial state, and none
+leaves the final state. So a match has the same interval as its run, and a run that has accepted is over.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from ceql.syntax.plan import Expression
 
 MARK = ""
-"""The one variable left where labels say only that an event is marked; no other has an empty name."""
+"""The only variable if labels say only that an event is marked; no other variable has an empty name."""
 
 Label = frozenset[str]
 Guard = frozenset[Expression]

@@ -1,16 +1,14 @@
 """Determinizes the automaton one transition at a time, with the selection strategy built in.
 
-A determinized state stands for one way to label the events so far, and for all the runs
-that label them so. Thus two different paths through determinized states give two different
-matches, which is why none comes out twice.
+A determinized state stands for one way to label the events so far, and for all runs with these labels. So two different
+paths through determinized states give two different matches, and no match comes out twice.
 
 Strategies compare complex events, that is sets of marked positions, that start and end
 at the same events (Grez et al.; those with another start are compared when matches are
-enumerated). A determinized state therefore also knows runs of other complex events: `equals`,
-of those that mark the same positions so far, under whatever labels (`runs` among them);
-`rivals`, of those that beat this one so far; and for LAST `beaten`, of those that this one
-beats so far but that may still overtake it. A run state that a rival has too is dropped,
-because whatever follows, the rival can do the same. With m(X) and u(X) the states reached
+enumerated). So a determinized state also knows runs of other complex events: `equals` mark the same positions so far,
+under any labels (`runs` are among them); `rivals` beat this complex event so far; and for LAST, `beaten` lose against
+it so far, but may still overtake it. If a rival has the same run state, the state is dropped, because the rival can
+take the same steps. With m(X) and u(X) the states reached
 from X by marking and by unmarked transitions, an event that is marked / not marked leads to
 
     NEXT  rivals' = m(rivals) | u(rivals)      /  u(rivals) | m(rivals) | m(equals)
@@ -43,7 +41,7 @@ NO_STATES: States = frozenset()
 class DetState(NamedTuple):
     """A determinized state, named by its sets of automaton states and by nothing else.
 
-    The last three are empty where the strategy compares nothing.
+    The last three are empty if the strategy compares nothing.
     """
 
     runs: States
@@ -58,7 +56,7 @@ Step = tuple[Label, DetState]
 
 @dataclass(frozen=True, slots=True)
 class Alphabet:
-    """The distinct guards of an automaton, TRUE left out; a symbol is the set of those that hold.
+    """The distinct guards of an automaton without TRUE; a symbol is the set of guards that hold.
 
     A symbol is an integer with bit i set for guard i.
     """
@@ -68,7 +66,7 @@ class Alphabet:
     @classmethod
     def of(cls, cea: CEA) -> Alphabet:
         """Return the guards in the order in which transitions first use them."""
-        return cls(tuple(dict.fromkeys(one.guard for one in cea.transitions if one.guard != TRUE)))
+        return cls(tuple(dict.fromkeys(transition.guard for transition in cea.transitions if transition.guard != TRUE)))
 
     def symbol(self, event: Event) -> int:
         """Return the guards that an event satisfies."""
@@ -76,7 +74,7 @@ class Alphabet:
 
 
 class Determinizer:
-    """Computes steps of the determinized automaton; whoever asks keeps them.
+    """Computes steps of the determinized automaton; the caller keeps them.
 
     Steps come in an order that is a function of the automaton alone.
     """
@@ -89,13 +87,15 @@ class Determinizer:
         self._final = cea.final
         self._strategy = strategy
         guard_bits = {guard: 1 << index for index, guard in enumerate(self.alphabet.guards)} | {TRUE: 0}
-        labels = sorted({one.label for one in cea.transitions}, key=sorted)
+        labels = sorted({transition.label for transition in cea.transitions}, key=sorted)
         self._labels = labels
         self._is_marking = [bool(label) for label in labels]
         label_ids = {label: index for index, label in enumerate(labels)}
         self._outgoing: list[list[tuple[int, int, int]]] = [[] for _ in range(cea.n_states)]
-        for one in cea.transitions:
-            self._outgoing[one.source].append((guard_bits[one.guard], label_ids[one.label], one.target))
+        for transition in cea.transitions:
+            self._outgoing[transition.source].append(
+                (guard_bits[transition.guard], label_ids[transition.label], transition.target)
+            )
 
     def accepts(self, state: DetState) -> bool:
         """Whether the events so far are a match."""
@@ -143,7 +143,7 @@ class Determinizer:
         return {label_id: frozenset(targets) for label_id, targets in found.items()}
 
     def _by_mark(self, successors: dict[int, States]) -> tuple[States, States]:
-        """Return the successors by marking labels and by the others."""
+        """Return the successors by marking labels, and by the empty label."""
         marked, skipped = set[int](), set[int]()
         for label_id, targets in successors.items():
             (marked if self._is_marking[label_id] else skipped).update(targets)

@@ -8,28 +8,28 @@ from ceql.automaton.cea import CEA, TRUE, Guard, Transition
 
 
 def needed_guards(cea: CEA) -> tuple[Guard, ...]:
-    """Return guards each of which some event of every match satisfies, in the order of one of the matches."""
-    # What every way from the initial to the final state needs, any one of them has.
+    """Return guards that some event of every match satisfies, in the order of one match."""
+    # A guard that is on every way from the initial to the final state is also on this way.
     way = _way(cea, cea.transitions)
     return tuple(guard for guard in dict.fromkeys(way) if guard != TRUE and not _is_avoidable(cea, guard))
 
 
 def _is_avoidable(cea: CEA, guard: Guard) -> bool:
-    return bool(_way(cea, (one for one in cea.transitions if one.guard != guard)))
+    return bool(_way(cea, (transition for transition in cea.transitions if transition.guard != guard)))
 
 
 def _way(cea: CEA, transitions: Iterable[Transition]) -> list[Guard]:
     """Return the guards on a shortest way from the initial to the final state; none if there is no way."""
     outgoing: dict[int, list[Transition]] = {}
-    for one in transitions:
-        outgoing.setdefault(one.source, []).append(one)
+    for transition in transitions:
+        outgoing.setdefault(transition.source, []).append(transition)
     came_by: dict[int, Transition] = {}
     pending = [cea.initial]
     for state in pending:
-        for one in outgoing.get(state, ()):
-            if one.target != cea.initial and one.target not in came_by:
-                came_by[one.target] = one
-                pending.append(one.target)
+        for transition in outgoing.get(state, ()):
+            if transition.target != cea.initial and transition.target not in came_by:
+                came_by[transition.target] = transition
+                pending.append(transition.target)
     guards: list[Guard] = []
     state = cea.final
     while state in came_by:

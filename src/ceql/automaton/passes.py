@@ -1,9 +1,8 @@
 """Small functions from automaton to automaton.
 
 `select` and `keep_gap_free` carry out the SELECT clause and `collapse_labels` the shape
-`positions`; they change what is found. Those in PASSES do not: they only make the
-automaton smaller. All keep the order of transitions a function of the query, on which
-the order of matches depends.
+`positions`; they change the matches. The passes in PASSES only make the automaton smaller. In all of them the order of
+transitions depends only on the query, because the order of matches depends on it.
 """
 
 from __future__ import annotations
@@ -31,38 +30,40 @@ def collapse_labels(cea: CEA) -> CEA:
 
 
 def keep_gap_free(cea: CEA) -> CEA:
-    """Return the automaton of those matches whose selected events are neighbours, at least one.
+    """Return the automaton of the matches whose selected events are neighbours; at least one is selected.
 
-    This is STRICT. Each state is there three times: before the first selected event, among
-    them, and after the last.
+    This is STRICT. Each state has three copies: before the first selected event, among the selected events, and after
+    the last.
     """
     before, among, after = 0, cea.n_states, 2 * cea.n_states
     steps_if_marked = ((before, among), (among, among))
     steps_if_not = ((before, before), (among, after), (after, after))
     final = 3 * cea.n_states
     transitions = []
-    for one in cea.transitions:
-        for phase, next_phase in steps_if_marked if one.label else steps_if_not:
-            source = phase + one.source
-            if one.target != cea.final:
-                transitions.append(Transition(source, one.guard, one.label, next_phase + one.target))
+    for transition in cea.transitions:
+        for phase, next_phase in steps_if_marked if transition.label else steps_if_not:
+            source = phase + transition.source
+            if transition.target != cea.final:
+                transitions.append(
+                    Transition(source, transition.guard, transition.label, next_phase + transition.target)
+                )
             elif next_phase != before:
-                transitions.append(Transition(source, one.guard, one.label, final))
+                transitions.append(Transition(source, transition.guard, transition.label, final))
     return CEA(final + 1, tuple(transitions), cea.initial, final)
 
 
 def remove_impossible(cea: CEA) -> CEA:
-    """Return the automaton without transitions that no event can take, and without repeated ones.
+    """Return the automaton without transitions that no event can take, and without duplicates.
 
     An event has one type and one stream, and FALSE or NULL is never true.
     """
     possible: dict[frozenset[plan.Expression], bool] = {}
     kept: dict[Transition, None] = {}
-    for one in cea.transitions:
-        if one.guard not in possible:
-            possible[one.guard] = _is_possible(one.guard)
-        if possible[one.guard]:
-            kept.setdefault(one)
+    for transition in cea.transitions:
+        if transition.guard not in possible:
+            possible[transition.guard] = _is_possible(transition.guard)
+        if possible[transition.guard]:
+            kept.setdefault(transition)
     return CEA(cea.n_states, tuple(kept), cea.initial, cea.final)
 
 
@@ -77,24 +78,24 @@ def _is_possible(guard: Iterable[plan.Expression]) -> bool:
 def trim(cea: CEA) -> CEA:
     """Return the automaton without states that no run from the initial to the final state visits."""
     forward, backward = defaultdict(list), defaultdict(list)
-    for one in cea.transitions:
-        forward[one.source].append(one.target)
-        backward[one.target].append(one.source)
+    for transition in cea.transitions:
+        forward[transition.source].append(transition.target)
+        backward[transition.target].append(transition.source)
     useful = (_reachable(cea.initial, forward) & _reachable(cea.final, backward)) | {cea.initial, cea.final}
     return cea if len(useful) == cea.n_states else _renumbered(cea, {state: state for state in useful})
 
 
 def merge_equal_states(cea: CEA) -> CEA:
-    """Return the automaton with states merged that have the same way on.
+    """Return the automaton with states merged if the same transitions lead on from them.
 
-    The initial state is left alone, because nothing may enter it. Linear in the number of
+    The initial state is not merged, because no transition may enter it. Linear in the number of
     transitions times the number of merges that one state takes part in.
     """
     outgoing: dict[int, list[Transition]] = defaultdict(list)
     incoming: dict[int, set[int]] = defaultdict(set)
-    for one in cea.transitions:
-        outgoing[one.source].append(one)
-        incoming[one.target].add(one.source)
+    for transition in cea.transitions:
+        outgoing[transition.source].append(transition)
+        incoming[transition.target].add(transition.source)
     merged_into = list(range(cea.n_states))
 
     def representative(state: int) -> int:
@@ -105,8 +106,12 @@ def merge_equal_states(cea: CEA) -> CEA:
 
     def way_on(state: int) -> frozenset[tuple[object, Label, int]]:
         return frozenset(
-            (one.guard, one.label, -1 if one.target == one.source else representative(one.target))
-            for one in outgoing[state]
+            (
+                transition.guard,
+                transition.label,
+                -1 if transition.target == transition.source else representative(transition.target),
+            )
+            for transition in outgoing[state]
         )
 
     seen: dict[frozenset[tuple[object, Label, int]], int] = {}
@@ -128,7 +133,7 @@ def merge_equal_states(cea: CEA) -> CEA:
 
 
 PASSES: tuple[Callable[[CEA], CEA], ...] = (remove_impossible, trim, merge_equal_states)
-"""What makes an automaton smaller, in order; none changes the matches."""
+"""The passes that make an automaton smaller, in order; none changes the matches."""
 
 
 def simplify(cea: CEA) -> CEA:
@@ -139,8 +144,11 @@ def simplify(cea: CEA) -> CEA:
 
 
 def _relabelled(cea: CEA, relabel: Callable[[Label], Label]) -> CEA:
-    labels = {label: relabel(label) for label in {one.label for one in cea.transitions}}
-    transitions = (Transition(one.source, one.guard, labels[one.label], one.target) for one in cea.transitions)
+    labels = {label: relabel(label) for label in {transition.label for transition in cea.transitions}}
+    transitions = (
+        Transition(transition.source, transition.guard, labels[transition.label], transition.target)
+        for transition in cea.transitions
+    )
     return CEA(cea.n_states, tuple(dict.fromkeys(transitions)), cea.initial, cea.final)
 
 
@@ -156,11 +164,11 @@ def _reachable(start: int, neighbours: dict[int, list[int]]) -> set[int]:
 
 
 def _renumbered(cea: CEA, kept: dict[int, int]) -> CEA:
-    """Return the automaton with each kept state replaced by its representative, numbered without holes."""
+    """Return the automaton with each kept state replaced by its representative, and numbered without gaps."""
     number = {state: index for index, state in enumerate(sorted(set(kept.values())))}
     transitions = (
-        Transition(number[kept[one.source]], one.guard, one.label, number[kept[one.target]])
-        for one in cea.transitions
-        if one.source in kept and one.target in kept
+        Transition(number[kept[transition.source]], transition.guard, transition.label, number[kept[transition.target]])
+        for transition in cea.transitions
+        if transition.source in kept and transition.target in kept
     )
     return CEA(len(number), tuple(dict.fromkeys(transitions)), number[kept[cea.initial]], number[kept[cea.final]])

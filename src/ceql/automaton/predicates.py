@@ -1,7 +1,7 @@
 """Predicates on one event, in SQL's three-valued logic.
 
-This is the meaning of every predicate, value by value; whatever evaluates whole columns
-must agree with it. Values are Python's: None is NULL, and floats compare as in Spark,
+This is the meaning of every predicate, value by value; code that evaluates whole columns must agree with it. Values are
+Python's: None is NULL, and floats compare as in Spark,
 where NaN equals itself and is greater than all other numbers. Times may be Python's own or
 nanoseconds since 1970.
 """
@@ -28,7 +28,7 @@ from ceql.syntax.typecheck import INT64_MAX, INT64_MIN
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event: its type, its stream, and its attributes; one that is missing is NULL."""
+    """One event: its type, its stream, and its attributes; a missing attribute is NULL."""
 
     event_type: str
     attributes: Mapping[str, Any]
@@ -36,7 +36,7 @@ class Event:
 
 
 def holds(predicate: plan.Expression, event: Event) -> bool:
-    """Whether an event satisfies a predicate: NULL does not, nor does its negation."""
+    """Whether an event satisfies a predicate. If the predicate is NULL, it satisfies neither it nor its negation."""
     return evaluate(predicate, event) is True
 
 
@@ -81,7 +81,7 @@ def evaluate(predicate: plan.Expression, event: Event) -> Any:
 
 
 def truth(predicate: plan.Expression, truths: Mapping[plan.Expression, bool | None]) -> bool | None:
-    """Return what a predicate gives, from the known truth of its parts."""
+    """Return the value of a predicate from the known values of its parts."""
     if predicate in truths:
         return truths[predicate]
     match predicate:
@@ -129,7 +129,7 @@ def _is_found(regex: str, value: str) -> bool:
 
 
 def _operand(predicate: plan.Expression, event: Event) -> int | float | None:
-    """Return an operand as arithmetic takes it: an integer, or a double (decimals are turned into one)."""
+    """Return an operand for arithmetic: an integer or a double; decimals become doubles."""
     value = evaluate(predicate, event)
     if isinstance(value, Decimal) or plan.kind_of_value(predicate) is Kind.FLOAT:
         return None if value is None else float(value)

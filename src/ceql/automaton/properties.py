@@ -1,4 +1,4 @@
-"""What follows from a query's plan and automaton. `explain`, the engine and the backends read it here."""
+"""Facts that follow from a query's plan and automaton. `explain`, the engine and the backends use them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from ceql.syntax.ast import Consumption, Strategy
 def sees_every_event(query: plan.Plan, cea: CEA) -> bool:
     """Whether events that satisfy no guard can change the matches, so that none may be left out.
 
-    They can where `:`, `:+` or STRICT forbid events in between, and where WITHIN counts events. The matches then depend
-    on the order of all events, including those that tie.
+    They can if `:`, `:+` or STRICT forbid events in between, or if WITHIN counts events. The matches then depend on
+    the order of all events, including those that tie.
     """
     return isinstance(query.window, plan.EventsWindow) or not _skips_everywhere(cea)
 
 
 def compared_by(query: plan.Plan, cea: CEA) -> Strategy:
-    """Return the strategy by which matches must be compared; ALL if they need not be.
+    """Return the strategy that must compare matches; ALL if none must.
 
-    Where no match can contain another, MAX keeps all. What STRICT keeps is decided by the automaton alone.
+    If no match can contain another, MAX keeps all. For STRICT, the automaton alone decides.
     """
     if query.strategy is Strategy.STRICT or (query.strategy is Strategy.MAX and _have_equal_size(cea)):
         return Strategy.ALL
@@ -29,22 +29,22 @@ def compared_by(query: plan.Plan, cea: CEA) -> Strategy:
 def has_exponential_output(query: plan.Plan) -> bool:
     """Whether one event can complete a number of matches that is exponential in the events before it, LIMIT aside.
 
-    It can under ALL, where something is repeated in more ways than one between the same two events. Events that `:+`
-    repeats are neighbours, so there is one way only, unless what is repeated skips events or has alternatives.
+    It can under ALL, if a formula can repeat in several ways between the same two events. Events that `:+` repeats are
+    neighbours, so there is only one way, unless the repeated formula skips events or has alternatives.
     """
     repeated = (node for node in query.formula.walk() if isinstance(node, plan.Iteration))
     return query.strategy is Strategy.ALL and any(_has_ways(part) for node in repeated for part in node.walk())
 
 
 def why_not_by_key(query: plan.Plan) -> str | None:
-    """Return why partitions cannot be matched apart from one another; None if they can."""
+    """Return why partitions cannot be matched independently; None if they can."""
     if query.consumption is Consumption.ANY:
         return "CONSUME BY ANY makes partitions depend on one another"
     return None if query.partition_by else "the query has no PARTITION BY"
 
 
 def why_not_by_time(query: plan.Plan) -> str | None:
-    """Return why the timeline cannot be cut into pieces that are matched each with one window before it."""
+    """Return why the timeline cannot be cut into pieces, each matched with one window before it; None if it can."""
     if query.partition_by:
         return "the query has PARTITION BY"
     if query.consumption is not Consumption.NONE:
@@ -55,14 +55,14 @@ def why_not_by_time(query: plan.Plan) -> str | None:
 
 
 def event_types(cea: CEA) -> frozenset[str]:
-    """Return the event types of which an event can be part of a match."""
+    """Return the event types whose events can be part of a match."""
     return frozenset(
         part.event_type for transition in cea.transitions for part in transition.guard if isinstance(part, plan.HasType)
     )
 
 
 def _has_ways(node: plan.Formula) -> bool:
-    """Whether a formula that is repeated can go on in more ways than one."""
+    """Whether a repeated formula can continue in several ways."""
     return (
         isinstance(node, plan.Or)
         or (isinstance(node, plan.Iteration) and node.may_skip)
@@ -71,7 +71,7 @@ def _has_ways(node: plan.Formula) -> bool:
 
 
 def _skips_everywhere(cea: CEA) -> bool:
-    """Whether an event that satisfies no guard changes nothing, whatever states are active."""
+    """Whether an event that satisfies no guard changes nothing, for any active states."""
     free = [transition for transition in cea.transitions if transition.guard == TRUE]
     skipping = {loop.source for loop in free if not loop.label and loop.source == loop.target}
     others = {transition.source for transition in cea.transitions if transition.source != cea.initial}
@@ -82,7 +82,7 @@ def _skips_everywhere(cea: CEA) -> bool:
 def _have_equal_size(cea: CEA) -> bool:
     """Whether all matches mark the same number of events, so that none contains another.
 
-    The automaton must be simplified: every state lies on a way to the final one.
+    The automaton must be simplified: every state is on a way to the final state.
     """
     outgoing: dict[int, list[tuple[int, bool]]] = {}
     for transition in cea.transitions:

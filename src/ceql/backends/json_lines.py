@@ -125,7 +125,7 @@ def _times(array: pa.Array) -> pa.Array:
 def _objects(array: pa.StructArray) -> list[str]:
     keys = [_ENCODER.encode(field.name) for field in array.type]
     template = "{" + ", ".join(f"{key.replace('%', '%%')}: %s" for key in keys) + "}"
-    columns = [_texts(one) for one in array.flatten()]
+    columns = [_texts(column) for column in array.flatten()]
     rows: Iterator[tuple[str, ...]] = zip(*columns, strict=True) if columns else iter([()] * len(array))
     if not array.null_count:
         return [template % row for row in rows]

@@ -67,7 +67,7 @@ def open_csv(
     check_delimiter(found.schema.names, delimiter)
     check_names(found.schema)
     first = next(iter(found), found.schema.empty_table())
-    guessed = {one.name: _guessed(first[one.name]) for one in found.schema if one.name not in column_types}
+    guessed = {field.name: _guessed(first[field.name]) for field in found.schema if field.name not in column_types}
     wanted = pa.schema([(name, column_types.get(name, guessed.get(name))) for name in found.schema.names])
     reader = opened(source, declared | {name: _read_as(data_type) for name, data_type in guessed.items()})
     return wanted, _converted(reader, wanted)
@@ -83,7 +83,7 @@ def open_json(path: Path, column_types: Mapping[str, pa.DataType]) -> tuple[pa.S
         source = pa.BufferReader(head)
     found = pa.json.open_json(pa.BufferReader(head), read)
     names = found.schema.names
-    if times := [(one.name, pa.string()) for one in found.schema if pa.types.is_timestamp(one.type)]:
+    if times := [(field.name, pa.string()) for field in found.schema if pa.types.is_timestamp(field.type)]:
         parse = pa.json.ParseOptions(explicit_schema=pa.schema(times))
         found = pa.json.open_json(pa.BufferReader(head), read, parse)
     first = next(iter(found), found.schema.empty_table())
@@ -173,9 +173,9 @@ def _lines_of_array(path: Path) -> bytes:
             events = json.loads(stream.read())
     except (ValueError, RecursionError) as error:
         raise DataError(f"the JSON array cannot be read: {error}") from error
-    if not all(isinstance(one, dict) for one in events):
+    if not all(isinstance(event, dict) for event in events):
         raise DataError("the JSON array contains other things than objects", "an event is an object")
-    return b"".join(json.dumps(one).encode() + b"\n" for one in events)
+    return b"".join(json.dumps(event).encode() + b"\n" for event in events)
 
 
 def _beginning(path: Path) -> bytes:

@@ -65,7 +65,8 @@ def _selected(step: Step, window: plan.AttributeWindow, keys: tuple[str, ...], *
 
 def _condition(guard: Guard) -> str:
     # Sets have no order: the same query is to give the same text.
-    return f"({' AND '.join(sorted((folded(one, _compared, ' AND '.join) for one in guard), key=_types_first))})"
+    texts = (folded(predicate, _compared, " AND ".join) for predicate in guard)
+    return f"({' AND '.join(sorted(texts, key=_types_first))})"
 
 
 def _types_first(condition: str) -> tuple[bool, str]:

@@ -354,17 +354,17 @@ class Bench:
         return self.scale.spark_time_limit if case.experiment is Experiment.spark else self.scale.time_limit
 
     def _judged(self, case: Case, outcomes: list[measure.Outcome], expected: int | None) -> Row:
-        bad = next((one for one in outcomes if one.status != measure.DONE), None)
+        bad = next((outcome for outcome in outcomes if outcome.status != measure.DONE), None)
         if bad is not None:
             return self._row(case, len(outcomes), status=bad.status, note=bad.note or self._limits(bad.status, case))
-        counts = {one.n_matches for one in outcomes}
+        counts = {outcome.n_matches for outcome in outcomes}
         n_matches = outcomes[0].n_matches
         if len(counts) > 1 or (expected is not None and n_matches != expected):
             return self._row(case, len(outcomes), status=WRONG, matches=n_matches, matches_expected=expected)
         is_checked = expected is not None or case.system in (ENGINE, EVERY, FLOOR)
         if not is_checked:
             return self._row(case, len(outcomes), status=UNVERIFIED, matches=n_matches, note="the engine was too slow")
-        seconds = [one.seconds for one in outcomes]
+        seconds = [outcome.seconds for outcome in outcomes]
         mean = sum(seconds) / len(seconds)
         return self._row(
             case,

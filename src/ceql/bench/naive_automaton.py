@@ -127,8 +127,8 @@ class Search:
         self.found += [_positions(partial) for partial in islice(all_of_them, self.limit)]
         completed.clear()
         if self.consumption is Consumption.ANY:
-            for one in self.by_key.values():
-                one.forget()
+            for partition in self.by_key.values():
+                partition.forget()
         elif self.consumption is Consumption.PARTITION:
             automaton.forget()
 
@@ -143,7 +143,9 @@ def _positions(partial: Partial | None) -> tuple[int, ...]:
 
 def _mask(guards: tuple[frozenset[plan.Expression], ...], events: pa.Table) -> Mask:
     """Return which events satisfy any of the guards."""
-    alternatives = [reduce(and_, [folded(one, _Compared(events), _all) for one in guard]) for guard in guards]
+    alternatives = [
+        reduce(and_, [folded(predicate, _Compared(events), _all) for predicate in guard]) for guard in guards
+    ]
     return reduce(or_, alternatives)
 
 

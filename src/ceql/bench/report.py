@@ -87,7 +87,7 @@ def save(rows: Sequence[Row], code: Version, conditions: str, folder: Path) -> P
     path = folder / f"{datetime.now(UTC):%Y-%m-%d}-{code.commit}{SUFFIX}"
     with path.open("w", newline="", encoding="utf-8") as file:
         file.write(f"# {code}; {conditions}\n")
-        writer = csv.DictWriter(file, [one.name for one in fields(Row)])
+        writer = csv.DictWriter(file, [field.name for field in fields(Row)])
         writer.writeheader()
         writer.writerows(_rounded(asdict(row)) for row in rows)
     return path
@@ -100,7 +100,7 @@ def _rounded(values: dict[str, object]) -> dict[str, object]:
 def load(path: Path) -> Run:
     """Return the run that a CSV file has, or the last one in a folder."""
     if path.is_dir():
-        found = sorted(path.glob(f"*{SUFFIX}"), key=lambda one: one.stat().st_mtime)
+        found = sorted(path.glob(f"*{SUFFIX}"), key=lambda file: file.stat().st_mtime)
         if not found:
             raise DataError(f"{path} has no file that ends in {SUFFIX}", "run ceql bench paper --out first")
         path = found[-1]
@@ -118,10 +118,10 @@ _NUMBERS = {"int": int, "int | None": int, "float | None": float}
 
 def _row(values: dict[str, str]) -> Row:
     parsed: dict[str, object] = {}
-    for one in fields(Row):
-        text = values[one.name]
-        kind = str(one.type)
-        parsed[one.name] = None if "None" in kind and not text else _NUMBERS.get(kind, str)(text)
+    for field in fields(Row):
+        text = values[field.name]
+        kind = str(field.type)
+        parsed[field.name] = None if "None" in kind and not text else _NUMBERS.get(kind, str)(text)
     return Row(**parsed)  # type: ignore[arg-type]
 
 

@@ -35,13 +35,17 @@ def steps(automaton: CEA) -> list[Step]:
 
     Every state but the first and the last must let any event pass: that is what `;` and `+` mean.
     """
-    waiting = {one.source for one in automaton.transitions if one.label == SKIP and one.guard == TRUE}
+    waiting = {
+        transition.source
+        for transition in automaton.transitions
+        if transition.label == SKIP and transition.guard == TRUE
+    }
     if waiting != set(range(automaton.n_states)) - {automaton.initial, automaton.final}:
         raise UnsupportedError("only sequences in which any event may lie between")
     merged: dict[tuple[int, int, frozenset[str]], list[Guard]] = {}
-    for one in automaton.transitions:
-        if one.label != SKIP:
-            merged.setdefault((one.source, one.target, one.label), []).append(one.guard)
+    for transition in automaton.transitions:
+        if transition.label != SKIP:
+            merged.setdefault((transition.source, transition.target, transition.label), []).append(transition.guard)
     return [Step(source, target, tuple(guards)) for (source, target, _), guards in merged.items()]
 
 

@@ -256,8 +256,8 @@ def numbered(events: pa.Table) -> pa.Table:
 def plain(events: pa.Table) -> pa.Table:
     """Return the events with strings instead of dictionaries."""
     fields = [
-        pa.field(one.name, one.type.value_type if pa.types.is_dictionary(one.type) else one.type)
-        for one in events.schema
+        pa.field(field.name, field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
+        for field in events.schema
     ]
     return events.cast(pa.schema(fields))
 

@@ -99,10 +99,10 @@ def check(
     order_by: OrderBy = "",
     json: Annotated[  # noqa: FBT002
         bool,
-        typer.Option("--json", help="Print the verdict as JSON: the mistake with its place, or the result's columns."),
+        typer.Option("--json", help="Print the result as JSON: the mistake with its place, or the columns of matches."),
     ] = False,
 ) -> None:
-    """Say whether a query is right: exit code 0 if it is, 1 with the mistake on stderr if not.
+    """Check a query: exit code 0 if it is right, else 1, with the mistake on stderr.
 
     \b
     Examples:
@@ -149,7 +149,7 @@ def explain(  # noqa: PLR0917
         Format, typer.Option(help="Text, a graph for Graphviz or Mermaid, or a picture of the automaton.")
     ] = Format.text,
 ) -> None:
-    """Show how a query is understood, and what it costs per event.
+    """Show how ceql reads a query, and what it costs per event.
 
     \b
     Examples:
@@ -178,7 +178,7 @@ def _compiled(file: Path, schema: Path | None, type_column: str, time_column: st
 
 
 def _read_schema(path: Path, type_column: str, order_by: list[str]) -> pa.Schema:
-    """Return the columns of a file, or end the command if it lacks those that options name."""
+    """Return the columns of a file, or end the command if a column that an option names is missing."""
     try:
         schema = read_events(path).schema
         for name in order_by:

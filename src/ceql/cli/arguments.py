@@ -1,4 +1,4 @@
-"""Arguments that several commands take, and how they are read."""
+"""Arguments that several commands take."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def read_query(file: Path) -> str:
 
 
 def columns_in(order_by: str) -> list[str]:
-    """Return the names in a list that is separated by commas.
+    """Return the names in a list with commas.
 
     >>> columns_in("at, id")
     ['at', 'id']

@@ -147,14 +147,14 @@ def _chosen(names: list[str], *, quick: bool) -> Any:
         raise typer.BadParameter(f"'{unknown[0]}' is not one of {', '.join(Experiment)}", param_hint="--experiment")
     if names:
         return tuple(Experiment(name) for name in names)
-    return tuple(one for one in Experiment if one is not Experiment.spark) if quick else None
+    return tuple(experiment for experiment in Experiment if experiment is not Experiment.spark) if quick else None
 
 
 def _known(names: list[str]) -> tuple[str, ...] | None:
     from ceql.bench.experiments import query_names
 
     known = query_names()
-    # File names of the queries are taken, too.
+    # File names of the queries are allowed, too.
     wanted = tuple(name.lower().replace("_no_output", "'") for name in names)
     unknown = [name for name in wanted if name not in known]
     if unknown:

@@ -89,8 +89,8 @@ def prepare(  # noqa: PLR0917
 ) -> None:
     """Turn a published data set into an event stream, on Spark.
 
-    The stream is a folder of Parquet files in the order of time. Rows that are wrong are counted, and
-    written to a folder beside it with the reason of each.
+    The stream is a folder of Parquet files in time order. Wrong rows are counted, and written to a folder beside it,
+    each with its reason.
 
     \b
     Examples:

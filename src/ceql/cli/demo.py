@@ -1,4 +1,4 @@
-"""The command `demo`: a stream, a pattern over it on Spark, and what came out, for a first look."""
+"""The command `demo`: a stream, a pattern, and its matches on Spark, for a first look."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _costs(text: str) -> list[str]:
 
 
 def _program() -> str:
-    """Return how this program is called: by its name where the shell finds it."""
+    """Return the command of this program: its name, if the shell finds it."""
     called = sys.argv[0]
     found = shutil.which("ceql")
     return "ceql" if found is not None and Path(found).resolve() == Path(called).resolve() else called

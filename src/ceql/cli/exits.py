@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and the one message that goes with it."""
+"""How a command ends: its exit code and its message."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _OPTIONS = {
     r"the reader's option": "--option",
     r"the setting (spark[.\w]*\w)": r"--conf \1=...",
 }
-"""How the command line calls what the library's hints name."""
+"""The command line's names for things in the library's hints."""
 
 
 def fail(message: str, code: int = WRONG_QUERY) -> NoReturn:
@@ -56,7 +56,7 @@ def fail(message: str, code: int = WRONG_QUERY) -> NoReturn:
 
 
 class _Ended(KeyboardInterrupt):
-    """A signal asks the command to end: an interrupt by somebody else than Ctrl-C."""
+    """A signal other than Ctrl-C asks the command to end."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class _Ended(KeyboardInterrupt):
 
 @contextmanager
 def cancellation_told() -> Iterator[None]:
-    """End the command when it is interrupted; what it has begun is undone before.
+    """End the command when it is interrupted, and first undo what it has begun.
 
     SIGTERM and SIGHUP, the end of its terminal, would by themselves leave unfinished files behind.
     """
@@ -87,7 +87,7 @@ def _ended_by_signals() -> Iterator[None]:
 
     names = ("SIGTERM", "SIGHUP")
     known = [getattr(signal, name) for name in names if hasattr(signal, name)]
-    # Who ignores a signal, as `nohup` does, means it; and only the main thread may handle any.
+    # If a signal is ignored, as under `nohup`, it stays ignored. Only the main thread may handle signals.
     is_main = threading.current_thread() is threading.main_thread()
     handled = [number for number in known if is_main and signal.getsignal(number) is signal.SIG_DFL]
     for number in handled:
@@ -121,7 +121,7 @@ def _swallowed_interrupts_sent_again() -> Iterator[None]:
 
 @contextmanager
 def until_nobody_reads() -> Iterator[None]:
-    """End the command as if all were done when who reads its output, such as `head`, has read enough."""
+    """End the command as if it were done when the reader of its output, such as `head`, has read enough."""
     try:
         yield
         sys.stdout.flush()
@@ -134,15 +134,15 @@ def until_nobody_reads() -> Iterator[None]:
 
 
 def reason(error: CeqlError | OSError) -> str:
-    """Return what went wrong, in the system's words where they say it: libraries put files of their own before them."""
+    """Return what went wrong, in the system's words if there are any, without what libraries add."""
     return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
 
 
 @contextmanager
 def spark_troubles_told(failed: str, otherwise: str = "", *, in_full: bool) -> Iterator[None]:
-    """End the command for what is wrong with Spark itself; importing what needs it belongs inside, too.
+    """End the command if something is wrong with Spark itself; imports that need Spark belong inside, too.
 
-    `otherwise` is what else the user can do if there is no Spark.
+    `otherwise` says what else the user can do without Spark.
     """
     try:
         yield
@@ -157,7 +157,7 @@ def spark_troubles_told(failed: str, otherwise: str = "", *, in_full: bool) -> I
 
 
 def in_words_of_options(error: CeqlError) -> str:
-    r"""Return an error as text whose hint names options of the command line.
+    r"""Return an error as text, with a hint that names options of the command line.
 
     >>> in_words_of_options(DataError("there is nothing to sort by", "name the columns with order_by"))
     'there is nothing to sort by\nhint: name the columns with --order-by'

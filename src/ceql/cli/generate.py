@@ -1,4 +1,4 @@
-"""The command `generate`: its options, and what writes the events."""
+"""The command `generate`: its options, and the writing of events."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def generate(
       ceql generate smart-homes --events 100000000 --out homes --engine spark
       ceql generate stocks --events 1000000000 --out s3a://b/stocks --master yarn
 
-    Events come in the order of time. Engine, cores and number of files make no difference to them, and more events
-    of the same seed begin with these.
+    Events come in time order. They do not depend on the engine, the cores or the number of files. A longer stream with
+    the same seed begins with the same events.
     """  # noqa: D301 - the backspace keeps lines as they are
     check_master(master)
     is_for_spark = bool(master or conf)

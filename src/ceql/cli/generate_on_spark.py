@@ -1,4 +1,4 @@
-"""`ceql generate` on Spark: many tasks make and write a stream, each its part of it."""
+"""`ceql generate` on Spark: many tasks make and write a stream, each one part."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ceql.datasets.generate import generated
 def write_on_spark(
     out: str, dataset: str, n_events: int, seed: int, *, master: str | None, conf: Mapping[str, str]
 ) -> None:
-    """Write a stream to a folder; what was written there before is replaced."""
+    """Write a stream to a folder; an earlier result is replaced."""
     # Refuses what Spark has no format for, before it starts.
     output_format(out)
 

@@ -24,7 +24,7 @@ class Group(TyperGroup):
 
 
 def _without_types_of_flags(params: Any) -> Any:
-    for one in params:
-        if getattr(one, "is_flag", False) and one.metavar is None:
-            one.metavar = ""
+    for parameter in params:
+        if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+            parameter.metavar = ""
     return params

@@ -20,7 +20,7 @@ from ceql.cli.summary import Summary
 from ceql.cli.terminal import bar, tell
 
 MANY = 10_000_000
-"""Rows of a result after which the user is told that it may be more than was expected."""
+"""Rows of a result after which a note says that there are many."""
 
 
 def run_locally(request: Request) -> Summary:
@@ -62,7 +62,7 @@ def run_locally(request: Request) -> Summary:
 
 
 def _found(request: Request, matches: ceql.Matches) -> int | list[dict[str, Any]]:
-    """Return how many matches were written, or those to be shown."""
+    """Return the number of written matches, or the matches to show."""
     if request.output is not None:
         return _write(matches, Path(request.output))
     if request.prints_matches:
@@ -71,7 +71,7 @@ def _found(request: Request, matches: ceql.Matches) -> int | list[dict[str, Any]
 
 
 def _check_request(request: Request) -> None:
-    """Refuse what only Spark does."""
+    """Refuse options that only Spark has."""
     only_on_spark: dict[str, Any] = {"--master": request.master, "--conf": request.conf}
     only_on_spark |= {"--plan": request.plan != "auto", "--output-format": request.output_format}
     for option, is_given in only_on_spark.items():
@@ -87,10 +87,10 @@ def _check_request(request: Request) -> None:
 
 
 def _check_output(request: Request, output: Path) -> None:
-    """Refuse what could not be written before anything is read."""
+    """Refuse an output that cannot be written, before anything is read."""
     check_suffix(output)
     if output.exists():
-        for path in (Path(one) for paths in request.streams.values() for one in paths):
+        for path in (Path(text) for paths in request.streams.values() for text in paths):
             if path.exists() and output.samefile(path):
                 raise FileError(f"input and output are the same file: {output}")
         if request.mode == "error":
@@ -100,7 +100,7 @@ def _check_output(request: Request, output: Path) -> None:
 
 
 def _write(matches: ceql.Matches, output: Path) -> int:
-    """Write matches to a file; return how many rows that took."""
+    """Write matches to a file; return the number of rows."""
     n_rows = 0
     try:
         with write_rows(output, matches.schema) as writer:
@@ -115,7 +115,7 @@ def _write(matches: ceql.Matches, output: Path) -> int:
 
 
 def _first(matches: ceql.Matches) -> list[dict[str, Any]]:
-    """Return the rows to show, and one more if there are more; no more events are read than that takes."""
+    """Return the rows to show, and one more if there are more; read only the events that this needs."""
     rows: list[dict[str, Any]] = []
     for batch in matches.batches():
         rows += batch.slice(0, N_SHOWN + 1 - len(rows)).to_pylist()

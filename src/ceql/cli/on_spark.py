@@ -34,10 +34,10 @@ from ceql.errors import CeqlError, warn
 from ceql.syntax.plan import Plan
 
 SECONDS_TO_TELL = 2.0
-"""How long Spark is given to tell what it observed, once a job is done."""
+"""How long to wait for Spark's observation after a job."""
 
 MAX_TYPES = 1000
-"""Event types that are looked at where none of a query's seems to be there."""
+"""How many event types to look at if none of the query's types seems to occur."""
 
 
 def run_on_spark(request: Request) -> Summary:
@@ -71,7 +71,7 @@ def run_on_spark(request: Request) -> Summary:
 
 
 def _run(request: Request, spark: SparkSession) -> tuple[Sequence[str], int | list[dict[str, Any]], int | None]:
-    """Return the columns, how many rows were written or those to be shown, and how many events were left out."""
+    """Return the columns, the number of written rows or the rows to show, and how many events were left out."""
     inputs = [path for paths in request.streams.values() for path in paths]
     if request.output is not None and is_on_this_machine(spark, request.output):
         check_output(request.output, request.mode, inputs)
@@ -95,7 +95,7 @@ def _run(request: Request, spark: SparkSession) -> tuple[Sequence[str], int | li
     elif request.prints_matches:
         found = _print_all(rows)
     else:
-        # One more than is shown tells whether there are more.
+        # One more row than is shown says whether there are more.
         found = rows.limit(N_SHOWN + 1).toArrow().to_pylist()
     dropped = counter.note()
     if n_tied is not None and n_tied.value:
@@ -106,9 +106,9 @@ def _run(request: Request, spark: SparkSession) -> tuple[Sequence[str], int | li
 
 
 class _DropCounter:
-    """Counts the events without a partition key or a time while Spark reads them, where that costs nothing.
+    """Counts the events without a partition key or a time while Spark reads them, if that costs nothing.
 
-    That is for text, all of which is read: an observation would keep Spark from skipping parts of other files.
+    This is only for text, which Spark reads whole: an observation would keep it from skipping parts of other files.
     """
 
     def __init__(self, request: Request, events: Mapping[str, DataFrame]) -> None:
@@ -116,7 +116,7 @@ class _DropCounter:
         self._observations: list[Observation] = []
         self.events = events
         schema = dict(events) if len(events) > 1 else next(iter(events.values()))
-        # What is wrong with the query is told where it runs.
+        # The run itself reports mistakes in the query.
         with suppress(CeqlError):
             query = ceql.compile(request.text, schema, time_column=request.time_column, order_by=request.order_by)
             self._plan = query.plan
@@ -133,7 +133,7 @@ class _DropCounter:
         return frame.observe(observation, F.count_if(reduce(or_, is_left_out)).alias("dropped"))
 
     def note(self) -> int | None:
-        """Tell of events that were left out; return how many, None if they were not counted."""
+        """Warn of events that were left out; return how many, None if they were not counted."""
         counts = [_told(observation) for observation in self._observations]
         if self._plan is None or not counts or None in counts:
             return None
@@ -158,11 +158,11 @@ def _is_left_out(query: Plan, stream: str, frame: DataFrame, type_column: str | 
 
 
 def _told(observation: Observation) -> int | None:
-    """Return what was observed; None if Spark does not tell, as where it found that there was nothing to do."""
+    """Return the observation; None if Spark gives none, for example because there was nothing to do."""
     until = time.monotonic() + SECONDS_TO_TELL
     with suppress(Exception):
         told = observation._jo.future()  # type: ignore[union-attr]
-        # The count itself would be waited for without end.
+        # Waiting for the count itself might never end.
         while not told.isCompleted() and time.monotonic() < until:
             time.sleep(0.01)
         return int(observation.get["dropped"]) if told.isCompleted() else None
@@ -174,7 +174,7 @@ def _written(request: Request, rows: DataFrame, output: str) -> int:
     observation = Observation()
     observed = rows.observe(observation, F.count(F.lit(1)).alias("rows"))
     write_frame(observed, output, format=request.output_format, mode=request.mode)
-    # Where Spark finds on the way that there is nothing to do, it observes nothing.
+    # If Spark finds that there is nothing to do, it observes nothing.
     return int(observation.get.get("rows", 0))
 
 

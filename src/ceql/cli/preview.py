@@ -1,4 +1,4 @@
-"""The first rows of a result as a table, for a user who tries things out."""
+"""The first rows of a result as a table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ N_SHOWN = 20
 N_SHOWN_EVENTS = 5
 """Events in a cell, for variables that bind many."""
 WIDTH_OF_FILES = 500
-"""Columns of a table that goes to no terminal, which so need not be folded."""
+"""Width of a table that does not go to a terminal, so that it is not folded."""
 
 
 def show_rows(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
@@ -44,7 +44,7 @@ def print_rows(rows: pa.RecordBatch) -> int:
 
 
 def cell(value: Any) -> str:
-    r"""Return a value as it stands in the table; events of a list stand below one another.
+    r"""Return a value as text for the table; events of a list get one line each.
 
     >>> cell([{"type": "SELL", "price": 2.5}, {"type": "BUY", "price": None}])
     'type=SELL price=2.5\ntype=BUY price=NULL'
@@ -55,13 +55,13 @@ def cell(value: Any) -> str:
         return " ".join(f"{visible(name)}={cell(part)}" for name, part in value.items())
     if isinstance(value, list):
         n_more = len(value) - N_SHOWN_EVENTS
-        lines = [cell(one) for one in value[:N_SHOWN_EVENTS]] + ([f"and {n_more:,} more"] if n_more > 0 else [])
+        lines = [cell(event) for event in value[:N_SHOWN_EVENTS]] + ([f"and {n_more:,} more"] if n_more > 0 else [])
         return "\n".join(lines)
     return visible(str(value))
 
 
 def counted(n_rows: int, shape: Shape) -> str:
-    """Return a number of rows with the noun for what they are.
+    """Return a number of rows with its noun.
 
     >>> counted(1, "matches"), counted(1234, "events")
     ('1 match', '1,234 matched events')
@@ -80,7 +80,7 @@ def counted_events(n_events: int) -> str:
 
 
 def shown(n_rows: int, shape: Shape) -> str:
-    """Return what the table shows, where one row more than it takes was asked for.
+    """Return what the table shows; one row more than the table takes means that there are more.
 
     >>> shown(7, "matches"), shown(21, "matches")
     ('7 matches', 'the first 20 matches')

@@ -1,4 +1,4 @@
-"""What `ceql run` is asked for, checked as far as that needs no engine."""
+"""The request of `ceql run`, checked as far as possible without an engine."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Request:
 
     @property
     def written_to(self) -> str | None:
-        """Where all matches go, None if only the first ones are shown."""
+        """Where all matches go, None if only the first matches are shown."""
         return "standard output" if self.prints_matches else self.output
 
     @property
@@ -67,7 +67,7 @@ class Request:
             declared = declared_schema(parse(self.text).declarations, Schema.unknown())
         except Mistake as mistake:
             raise mistake.at(self.text) from None
-        event_types = [one.event_types or {} for one in declared.streams if one.name == stream]
+        event_types = [candidate.event_types or {} for candidate in declared.streams if candidate.name == stream]
         return {
             name: data_type
             for attributes in event_types
@@ -76,7 +76,7 @@ class Request:
         }
 
     def column_types(self, stream: str) -> dict[str, pa.DataType]:
-        """Return what is known of columns before any is read: declared types, and that event types are strings."""
+        """Return what is known of columns before reading: declared types, and that event types are strings."""
         return self.declared_columns(stream) | ({self.type_column: pa.string()} if self.type_column else {})
 
     def declares_all(self, stream: str) -> bool:
@@ -95,14 +95,16 @@ def note_many_matches(text: str) -> None:
 
 
 def note_unseen_types(text: str, seen: Iterable[str | None]) -> None:
-    """Tell of event types in a query that found nothing, of which there is no event."""
-    note = unseen_types(event_types(_compiled(text).automaton), {one for one in seen if one is not None})
+    """After a run without matches, name event types of the query that never occurred."""
+    note = unseen_types(
+        event_types(_compiled(text).automaton), {event_type for event_type in seen if event_type is not None}
+    )
     if note is not None:
         tell(f"note: {note}")
 
 
 def _compiled(text: str) -> Query:
-    """Return a query without its events; what is to be warned of, the run itself does."""
+    """Return a query compiled without its events, without warnings: the run itself warns."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CeqlWarning)
         return compile(text)
@@ -110,26 +112,26 @@ def _compiled(text: str) -> Query:
 
 @contextmanager
 def warnings_told() -> Iterator[None]:
-    """Tell what ceql warns of as notes, when all is done: a bar may stand on the terminal until then."""
+    """Print ceql's warnings as notes at the end: until then the terminal may show a bar."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CeqlWarning)
         yield
     # A query is compiled several times in a run, and warns each time.
-    for note in dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, CeqlWarning)):
+    for note in dict.fromkeys(str(warning.message) for warning in caught if issubclass(warning.category, CeqlWarning)):
         tell(f"note: {note}")
-    for one in caught:
-        if not issubclass(one.category, CeqlWarning):
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    for warning in caught:
+        if not issubclass(warning.category, CeqlWarning):
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 def attributes_wanted(query: Plan) -> dict[str, str]:
-    """Return the attributes that an event must have to count for a query, each with the clause that wants it."""
+    """Return the attributes that an event must have to count for a query, each with the clause that needs it."""
     wanted = dict.fromkeys(query.partition_by, "PARTITION BY")
     return wanted | ({query.window.attribute: "WITHIN"} if isinstance(query.window, AttributeWindow) else {})
 
 
 def note_dropped(query: Plan, n_dropped: int) -> None:
-    """Warn of events that the query left out for want of a partition key or a time."""
+    """Warn of events that the query left out because they have no partition key or time."""
     if n_dropped:
         clauses = [f"'{name}' ({clause})" for name, clause in attributes_wanted(query).items()]
         events = f"{n_dropped:,} events were" if n_dropped > 1 else "1 event was"
@@ -145,15 +147,15 @@ def paths_by_stream(text: str, inputs: Sequence[str]) -> dict[str, list[str]]:
     {'S': ['a.csv', 'day=1/b.csv']}
     """
     streams: dict[str, list[str]] = {name: [] for name in streams_in(text)}
-    for one in inputs:
-        name, is_named, path = one.partition("=")
+    for given in inputs:
+        name, is_named, path = given.partition("=")
         if is_named and name in streams:
             streams[name].append(path)
         elif len(streams) == 1:
-            next(iter(streams.values())).append(one)
+            next(iter(streams.values())).append(given)
         else:
             raise typer.BadParameter(
-                f"'{visible(one)}' does not say which stream it is: write one of {_choices(streams)}",
+                f"'{visible(given)}' does not say which stream it is: write one of {_choices(streams)}",
                 param_hint="--input",
             )
     for name, paths in streams.items():

@@ -178,7 +178,7 @@ def run(  # noqa: PLR0917
 
 
 def on_spark(request: Request) -> Summary:
-    """Run on Spark; the command ends with what to do if Spark cannot."""
+    """Run on Spark; if Spark cannot, end the command with a hint."""
     trouble = "Spark could not finish"
     with warnings_told(), spark_troubles_told(trouble, "use --engine local", in_full=request.is_verbose):
         from ceql.cli.on_spark import run_on_spark

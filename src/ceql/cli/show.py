@@ -47,7 +47,7 @@ def show(
 ) -> None:
     """Draw the matches of a run on a timeline, as a page for a browser.
 
-    The first 200 matches are drawn, the others counted.
+    The page shows the first 200 matches and the number of the others.
 
     \b
     Examples:
@@ -75,19 +75,19 @@ def show(
 def _read(path: str) -> ShownMatches:
     """Return the matches of a file or folder; all of them are counted."""
     files = _files(Path(path))
-    if Path(path).exists() and not any(format_of(one.name) for one in files):
+    if Path(path).exists() and not any(format_of(file.name) for file in files):
         hint = f"it shows what ceql run writes: {', '.join(SUFFIXES)}, or a folder of these"
         if Path(path).is_dir():
             raise FileError(f"cannot read {path}: the folder has no files of a known format", hint)
         raise FileError(f"cannot tell the format of {path} from its suffix", hint)
-    if files and all(format_of(one.name) == "json" and one.exists() for one in files):
+    if files and all(format_of(file.name) == "json" and file.exists() for file in files):
         batches = _batches_of_lines(files)
         first = next(batches, None)
         if first is None:
             return ShownMatches([], [], 0, has_more=False)
         return read_matches(first.schema, chain([first], batches), counts_all=True, total=_count_lines(files))
     file = read_all_events([path])
-    is_parquet = all(format_of(one.name) == "parquet" and one.exists() for one in files)
+    is_parquet = all(format_of(file.name) == "parquet" and file.exists() for file in files)
     return read_matches(
         file.schema, _small_batches(files) if is_parquet else file.batches, counts_all=True, total=file.n_rows
     )
@@ -96,7 +96,7 @@ def _read(path: str) -> ShownMatches:
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    return [one for one in sorted(path.iterdir()) if one.is_file() and one.name[0] not in "._"]
+    return [file for file in sorted(path.iterdir()) if file.is_file() and file.name[0] not in "._"]
 
 
 def _small_batches(files: list[Path]) -> Iterator[pa.RecordBatch]:
@@ -106,10 +106,10 @@ def _small_batches(files: list[Path]) -> Iterator[pa.RecordBatch]:
 
 
 def _batches_of_lines(files: list[Path]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of JSON lines; a value that is missing is NULL, as Spark writes it."""
+    """Yield the rows of JSON lines; a missing value is NULL, because Spark leaves NULL out."""
     lines = ((file, number, line) for file in files for number, line in enumerate(_lines(file), 1))
     names: dict[str, None] = {}
-    while rows := [_row(*one) for one in islice(lines, ROWS)]:
+    while rows := [_row(*line) for line in islice(lines, ROWS)]:
         if not names:
             names = dict.fromkeys(name for row in rows for name in row)
         try:

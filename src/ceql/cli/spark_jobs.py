@@ -49,14 +49,14 @@ def run_job(
 
 
 def session_for(master: str | None, conf: Mapping[str, str], *, is_new: bool, is_verbose: bool) -> SparkSession:
-    """Return the active session as it is, or a new one that says nothing of its own unless that is asked for."""
+    """Return the active session unchanged, or a new session, which logs nothing unless the user asks for it."""
     settings: dict[str, Any] = dict(conf)
     spark = ceql.spark.session(master, quiet=not is_verbose, **settings)
     if is_new and not is_verbose:
-        # The driver's bridge to Java reports interrupted and broken calls, which are told as errors of ours.
+        # The driver's bridge to Java logs interrupted and broken calls, which our own errors report.
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
         if (context := _context(spark)) is not None:
-            # Failed tasks are logged with their stack traces; what they mean is told once, by us.
+            # Spark logs failed tasks with their stack traces; our error says once what they mean.
             context.setLogLevel("OFF")
     return spark
 
@@ -75,7 +75,7 @@ def counter_of(spark: SparkSession) -> Accumulator[int] | None:
 
 
 def is_on_this_machine(spark: SparkSession, path: str) -> bool:
-    """Return whether what a session reads or writes at a path is there for this process, too."""
+    """Return whether this process sees the same files at a path as the session."""
     context = _context(spark)
     is_local = context is not None and str(context.master).startswith("local")
     return is_local and ("://" not in path or path.startswith("file:"))
@@ -92,8 +92,8 @@ def _interruptible(
 ) -> Result:
     """Return the result of a call that runs jobs in a session; if the user interrupts it, they are cancelled.
 
-    Session and call have a thread of their own, because an interrupt breaks the connection to Java of the thread
-    that it reaches, and the cancellation needs one.
+    Session and call run in their own thread: an interrupt breaks the connection to Java of the thread that it reaches,
+    and the cancellation needs a connection.
     """
     session: Future[SparkSession] = Future()
     ended: Future[Result] = Future()
@@ -112,12 +112,12 @@ def _interruptible(
         return ended.result()
     except KeyboardInterrupt:
         if session.done():
-            # Not by a tag: another thread than the one that set it cannot interrupt what has it.
+            # Not by a tag: only the thread that set a tag can interrupt its jobs.
             with suppress(Exception):
                 session.result().interruptAll()
             thread.join(SECONDS_TO_CANCEL)
             if is_new:
-                # A cancelled task may still write, and another job begin, where the output is about to be removed.
+                # A cancelled task may still write, or another job may begin, while the output is being removed.
                 with suppress(Exception):
                     session.result().stop()
         raise

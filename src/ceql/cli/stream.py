@@ -50,7 +50,7 @@ class Ordering(StrEnum):
 
 @dataclass(frozen=True)
 class StreamRequest(Request):
-    """A query over files that keep coming. `trigger` is None to take them as fast as they come."""
+    """A query over files that keep coming. If `trigger` is None, files are read as soon as they come."""
 
     checkpoint: str
     schema: str | None
@@ -135,7 +135,7 @@ def stream(  # noqa: PLR0917
     conf: SparkSettings = [],  # noqa: B006
     verbose: Verbose = False,  # noqa: FBT002
 ) -> None:
-    """Find the matches of a query in files that keep arriving in a folder, until it is stopped.
+    """Find the matches of a query in files that keep arriving in a folder, until you stop it.
 
     \b
     Examples:

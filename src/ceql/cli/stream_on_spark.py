@@ -44,13 +44,13 @@ POLL_SECONDS = 0.3
 SECONDS_TO_FINISH = 10
 """How long a micro-batch may still take after the stream was asked to stop."""
 LIVE_LAG = timedelta(hours=1)
-"""Streams whose watermark is further behind the clock than this are history, and how far tells nothing."""
+"""If the watermark is further behind the clock than this, the stream is history, and the delay means nothing."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def run_stream(request: StreamRequest) -> int:
-    """Run a query until its stream ends or a signal stops it, say what came of it, and return the exit code."""
+    """Run a query until its stream ends or a signal stops it, print a summary, and return the exit code."""
     began = time.perf_counter()
     assert request.output is not None
     for paths in request.streams.values():
@@ -104,7 +104,7 @@ def _prepared(request: StreamRequest, spark: SparkSession) -> list[DataStreamWri
         **options,
     )
     writer = stream_writer(rows, request.output, request.checkpoint, format=request.output_format)
-    return [_triggered(one, request.trigger) for one in (writer, *aside)]
+    return [_triggered(sink, request.trigger) for sink in (writer, *aside)]
 
 
 def _bad_records(
@@ -179,7 +179,7 @@ class Stop:
         return self.exit_code != 0
 
     def ask(self, number: int, _: FrameType | None) -> None:
-        """Ask to stop; who asks twice does not want to wait."""
+        """Ask to stop; the second request does not wait."""
         if self:
             raise KeyboardInterrupt
         self.exit_code = CANCELLED if number == signal.SIGINT else TERMINATED
@@ -203,7 +203,7 @@ def _stop_signals() -> Iterator[Stop]:
 
 @contextmanager
 def _started(writers: list[DataStreamWriter]) -> Iterator[list[Any]]:
-    """Start what writes; if one of them fails, the others are stopped."""
+    """Start all writers; if one fails, stop the others."""
     queries: list[Any] = []
     try:
         for writer in writers:
@@ -217,8 +217,8 @@ def _started(writers: list[DataStreamWriter]) -> Iterator[list[Any]]:
 
 
 def _follow(queries: list[Any], counts: Counts, stop: Stop, show: Any) -> None:
-    """Count and show what the first of some queries does until all end, and let them finish when asked to stop."""
-    # Each is waited for, so that each tells if it has failed.
+    """Show the progress of the first query until all queries end; after a request to stop, let them finish."""
+    # Wait for each query, so that each can report its failure.
     while not stop and not all([query.awaitTermination(POLL_SECONDS) for query in queries]):
         if counts.add(queries[0]):
             show(counts.status(datetime.now(UTC)))
@@ -231,7 +231,7 @@ def _follow(queries: list[Any], counts: Counts, stop: Stop, show: Any) -> None:
 
 
 def _finish_batch(query: Any) -> bool:
-    """Wait for the micro-batch that runs, and return whether it is done: an abandoned one may leave files behind."""
+    """Wait for the running micro-batch, and return whether it is done: an abandoned one may leave files behind."""
     deadline = time.monotonic() + SECONDS_TO_FINISH
     before = _last_batch(query)
     while query.isActive and query.status["isTriggerActive"] and _last_batch(query) == before:
@@ -248,7 +248,7 @@ def _last_batch(query: Any) -> tuple[int, str] | None:
 
 @dataclass
 class Counts:
-    """What a query's progress tells, added up over its micro-batches."""
+    """The numbers of a query's progress, added up over its micro-batches."""
 
     shape: Shape
     n_events: int = 0
@@ -268,11 +268,11 @@ class Counts:
         last = _last_batch(query)
         if last is None or last in self._seen:
             return False
-        recent = {(one.batchId, one.timestamp): one for one in query.recentProgress}
+        recent = {(progress.batchId, progress.timestamp): progress for progress in query.recentProgress}
         for name, progress in recent.items():
             if name not in self._seen:
                 self._add(progress)
-        # Spark keeps some progress only, so no more need be remembered.
+        # Spark keeps only the last progress reports, so we need not remember more.
         self._seen = set(recent)
         return True
 
@@ -295,12 +295,12 @@ class Counts:
             self.watermark = watermark if watermark > EPOCH else None
 
     def status(self, now: datetime) -> str:
-        """Return in one line how the stream does now."""
+        """Return the current status of the stream in one line."""
         rates = f"{self.events_per_second:,.0f} events/s, {self.matches_per_second:,.0f} matches/s"
         return f"{rates}, {self._watermark(now)}, state {decimal(self.state_bytes)}, {self._left_out()}"
 
     def summary(self, seconds: float) -> str:
-        """Return in one line what came of the stream."""
+        """Return the summary of the stream in one line."""
         rows = counted(self.n_matches, self.shape)
         events = counted_events(self.n_events)
         text = f"{events}, {rows}, {self._left_out()}, {seconds:.2f} s on Spark, {self._watermark()}"

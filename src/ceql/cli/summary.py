@@ -1,4 +1,4 @@
-"""What came of a run, for people in one line, for programs as JSON."""
+"""The summary of a run: one line for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from ceql.cli.preview import counted, counted_events, shown
 from ceql.engine.options import Shape
 
 MIN_RATED = 100_000
-"""Events below which the start of the program takes more time than they do."""
+"""With fewer events, the start of the program takes longer than the run."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A finished run. `events` is None where Spark read them, which does not count; `is_cut` if rows were left out.
+    """A finished run.
 
-    `dropped` are events without a partition key or a time, None where nobody counted them.
+    `events` is None if Spark read them, because it does not count; `is_cut` says that rows were left out. `dropped`
+    are events without a partition key or a time, None if they were not counted.
     """
 
     engine: str

@@ -1,4 +1,4 @@
-"""What commands print, and what they show on a terminal while they run; nothing that is printed can drive it."""
+"""What commands print, and show on a terminal while they run. Printed text cannot control the terminal."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def bar(text: str, *, prints_results: bool = False) -> Progress:
     console = Console(stderr=True)
     is_shown = console.is_terminal and not (prints_results and not _stdout_is_file())
     columns = (TextColumn(text), BarColumn(), TimeElapsedColumn())
-    # Redirected, what is printed to standard output would go where the bar is.
+    # If redirected, text for standard output would go to the bar's stream.
     return Progress(*columns, console=console, transient=True, disable=not is_shown, redirect_stdout=False)
 
 

@@ -64,5 +64,8 @@ def blocks_of(numbers: Iterator[pa.RecordBatch], dataset: str, n_events: int, se
 def _plain(columns: pa.Schema) -> pa.Schema:
     """Return the columns with strings that are no dictionaries."""
     return pa.schema(
-        [(one.name, one.type.value_type if pa.types.is_dictionary(one.type) else one.type) for one in columns]
+        [
+            (column.name, column.type.value_type if pa.types.is_dictionary(column.type) else column.type)
+            for column in columns
+        ]
     )

@@ -85,8 +85,8 @@ def block(number: int, seed: int) -> pa.RecordBatch:
     """Return the loads of a block."""
     random = random_for(number, seed)
     appliances = [APPLIANCES.get(key, Appliance(_small_load(at), 1, 3, 1)) for at, key in enumerate(PLUGS)]
-    plug, second = _reports(random, [one.weight for one in appliances])
-    loads, spreads, duties = (np.array([one[field] for one in appliances]) for field in (0, 1, 3))
+    plug, second = _reports(random, [appliance.weight for appliance in appliances])
+    loads, spreads, duties = (np.array([appliance[field] for appliance in appliances]) for field in (0, 1, 3))
     is_on = (random.random((N_PERIODS, len(PLUGS))) < duties)[second * N_PERIODS // SPAN, plug]
     load = np.where(is_on, loads[plug], STANDBY)
     noise = random.standard_normal(N_EVENTS) * np.where(is_on, spreads[plug], 1)

@@ -39,8 +39,8 @@ def inlined(function: Any) -> Any:
 def _cached(function: Any, **options: Any) -> Any:
     """Return a compiled function with a cache.
 
-    Numba looks for the source's own folder and for the user's; on a cluster's workers neither may be
-    writable, and it then fails at import. A folder for temporary files comes third, no cache last.
+    Numba tries the folder of the source and a folder of the user. On a cluster's workers neither may be writable, and
+    Numba then fails at import. So a folder for temporary files comes third, and no cache last.
     """
     settings: Any = numba.config
     given = settings.CACHE_DIR
@@ -51,29 +51,29 @@ def _cached(function: Any, **options: Any) -> Any:
             except (RuntimeError, OSError):
                 continue
     finally:
-        # Other packages may use Numba too: where their caches go is not ours to say.
+        # Other packages may use Numba, too; their caches stay where they are.
         settings.CACHE_DIR = given
     return njit(nogil=True, **options)(function)
 
 
 def _stamped(function: Any) -> Any:
-    """Return a compiled function whose cache is out of date if a file has changed that its own one imports from.
+    """Return a compiled function whose cache expires if a file changes that its own file imports from.
 
-    Numba looks at the function's own file only, and would go on with old code and old constants of the others.
+    Numba looks only at the function's own file, and would keep old code and old constants of the others.
     """
     cache = getattr(getattr(function, "_cache", None), "_cache_file", None)
     if cache is not None:
         found = [file.stat() for file in _imported(Path(function.py_func.__code__.co_filename))]
-        cache._source_stamp = (cache._source_stamp, *((one.st_mtime, one.st_size) for one in found))
+        cache._source_stamp = (cache._source_stamp, *((stat.st_mtime, stat.st_size) for stat in found))
     return function
 
 
 @lru_cache
 def _imported(file: Path) -> tuple[Path, ...]:
-    """Return the files of the engine that one imports from, and those that these import from, in order."""
+    """Return the files of the engine that a file imports from, directly or indirectly, in order."""
     names = re.findall(r"^from ceql\.engine\.(\S+) import", file.read_text(encoding="utf-8"), re.MULTILINE)
     direct = [Path(__file__).parent.joinpath(*name.split(".")).with_suffix(".py") for name in names]
-    return tuple(sorted({*direct, *(one for imported in direct for one in _imported(imported))}))
+    return tuple(sorted({*direct, *(file for imported in direct for file in _imported(imported))}))
 
 
 def _folders(given: str) -> Iterator[str]:
@@ -82,7 +82,7 @@ def _folders(given: str) -> Iterator[str]:
     folder = Path(tempfile.gettempdir()) / f"ceql-numba-{'user' if user is None else user}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        # What is cached will be executed, so nobody else may be able to put it there.
+        # Cached code will be executed, so nobody else may be able to write it.
         found = folder.lstat()
         if user is None or (found.st_uid == user and not found.st_mode & 0o022):
             yield str(folder)

@@ -1,4 +1,4 @@
-"""Notes on a run that went well, but may not have found what was meant."""
+"""Notes on a run that succeeded, but may not have found what the user meant."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ceql.errors import warn as warn
 
 
 def unseen_types(named: Iterable[str], seen: Iterable[str]) -> str | None:
-    """Return the note that events of some types in a query never came; None if all did.
+    """Return a note on event types in a query that never came; None if all came.
 
     >>> unseen_types({"A", "fial"}, {"A", "fail"})
     'there is no event of type fial; there are: A, fail'

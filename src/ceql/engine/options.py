@@ -1,4 +1,4 @@
-"""What can be chosen about a run: how events lie in their columns, what results look like, how much may be held."""
+"""The options of a run: the columns of events, the shape of results, and the limits of memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Limits:
-    """How much may be held, and how often it is tidied up. The matches are the same under any limits."""
+    """How much may be held, and how often it is collected. The matches are the same under any limits."""
 
     max_state_bytes: int | None = None
     memo_capacity: int = DEFAULT_CAPACITY

@@ -1,4 +1,4 @@
-"""A query at work over a stream: rows through the intake, events through the run, matches through the results."""
+"""Runs a query over a stream: rows go through the intake, events through the run, matches through the results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ceql.query import Query
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
 MIN_KEYS = 1 << 15
-"""Partition keys below which none is forgotten."""
+"""With fewer partition keys, none is forgotten."""
 
 
 class Pipeline:
@@ -79,13 +79,13 @@ class Pipeline:
 
     @property
     def holds(self) -> bool:
-        """Whether anything is held that a later event could complete."""
+        """Whether a partial match is held that a later event could complete."""
         return self.run.n_nodes > 0
 
     def recognise(self, part: pa.RecordBatch, streams: IntArray | None, is_read: Callable[[], bool]) -> Iterator[Chunk]:
         """Yield the matches that the next rows of the stream complete.
 
-        While `is_read` says no, matches are found and counted but not all of them yielded.
+        While `is_read` says no, matches are found and counted, but not all are yielded.
         """
         rows = self.intake.take(part, streams)
         if not self.run.n_matches:
@@ -101,7 +101,7 @@ class Pipeline:
         return self.builder.build(chunk, self.run.labels, self.intake.history)
 
     def begin_batch(self) -> Before:
-        """Return what `go_back` needs to undo all that is done until `end_batch`."""
+        """Return what `go_back` needs to undo the batch."""
         intake, encoder = self.intake, self.encoder
         return Before(
             run=self.run.begin_batch(),
@@ -117,7 +117,7 @@ class Pipeline:
         )
 
     def go_back(self, before: Before) -> None:
-        """Make all as it was at the beginning of the batch."""
+        """Restore everything to the beginning of the batch."""
         intake, encoder = self.intake, self.encoder
         self.run.go_back(before.run)
         intake.n_events, intake.history = before.n_events, before.history
@@ -136,9 +136,9 @@ class Pipeline:
         self.run.end_batch()
 
     def expire(self, now: Any = None) -> None:
-        """Let go of all that cannot match an event at `now` or later, a value of the window's attribute.
+        """Forget partial matches that no event at `now` or later can complete.
 
-        Without it, that is the time of the last event.
+        `now` is a value of the window's attribute, by default that of the last event.
         """
         measure = self.encoder.measure
         last = measure.now(self.intake.n_events)
@@ -154,12 +154,12 @@ class Pipeline:
         return np.empty(0, np.uint64) if keys is None else keys.hashes()
 
     def keep_keys(self, is_kept: IntArray) -> None:
-        """Let go of all that belongs to other partition keys than some, given in the order of `key_hashes`."""
+        """Keep only some partition keys, given in the order of `key_hashes`, and forget the rest."""
         self.run.drop_keys(~is_kept)
         self.expire()
 
     def _forget(self) -> None:
-        """Let go of keys and rows that no open match needs, once there are many."""
+        """Forget keys and rows that no open match needs, once there are many."""
         limit, keys = self.limits.max_state_bytes, self.encoder.keys
         is_too_large = limit is not None and self.n_bytes > limit
         has_many_keys = keys is not None and keys.n_keys > self._max_keys
@@ -174,7 +174,7 @@ class Pipeline:
             return
         is_needed = self.run.keys_needed(keys.n_keys)
         n_needed = int(is_needed.sum())
-        # Forgetting costs as much as there are keys and nodes, so it must be as rare.
+        # The cost of forgetting is linear in keys and nodes, so it must be rare.
         self._max_keys = n_needed + max(MIN_KEYS, n_needed, self.run.n_nodes // 4)
         if not is_needed.all():
             self.run.renumber_keys(is_needed)
@@ -182,7 +182,7 @@ class Pipeline:
             self.encoder.ties.begin_anew()
 
     def content(self) -> Content:
-        """Return what must outlive the process: the run state, the keys, and the rows that are still needed."""
+        """Return what a snapshot stores: the run state, the keys, and the rows that are still needed."""
         intake, encoder = self.intake, self.encoder
         self.run.collect(encoder.measure.now(intake.n_events))
         self._forget_keys()
@@ -206,7 +206,7 @@ class Pipeline:
         return content
 
     def take(self, content: Content) -> None:
-        """Put content back in place, or raise an error if no pipeline can have written it."""
+        """Restore stored content, or raise an error if no pipeline can have written it."""
         intake, encoder = self.intake, self.encoder
         self.run.take(content, encoder.clocks, encoder.key_types, None if intake.history is None else intake.stored)
         intake.n_events, encoder.n_dropped = content["n_events"], content["n_dropped"]
@@ -229,12 +229,12 @@ class Pipeline:
         return self.encoder.ties.n_events
 
     def note_ties(self) -> str | None:
-        """Return how many events tie, where the matches depend on their order; None if none do."""
+        """Return a note on events that tie if the matches depend on their order; None if none tie."""
         ties = self.encoder.ties
         return notes.tied_events(ties.n_events, ties.order) if ties.n_events else None
 
     def note_unseen_types(self) -> str | None:
-        """Return which event types in the query never came; None if all did, matches were found, or nothing came."""
+        """Return a note on event types in the query that never came; None if there are matches, or no events at all."""
         if not self.intake.n_events or self.run.n_matches:
             return None
         return notes.unseen_types(self.intake.types_named, self.intake.types_seen)
@@ -242,7 +242,7 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Before:
-    """What a pipeline was at the beginning of a batch."""
+    """The state of a pipeline at the beginning of a batch."""
 
     run: RunBefore
     n_events: int

@@ -19,9 +19,9 @@ IntArray = np.ndarray[Any, np.dtype[Any]]
 
 
 class Reading:
-    """Finds the matches that a batch completes, while they are read; it can be read once.
+    """Finds the matches that a batch completes, while they are read; they can be read once.
 
-    If anything goes wrong, or it is cancelled, the pipeline is as it was before the batch.
+    After an error or a cancellation, the pipeline is as it was before the batch.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Reading:
         """
         self.pipeline = pipeline
         self.is_done = False
-        """Whether the batch has come to its end, be it a bad one."""
+        """Whether the batch has ended, with or without an error."""
         self.has_failed = False
         self._turn = nullcontext() if turn is None else turn
         self._before = pipeline.begin_batch()
@@ -65,7 +65,7 @@ class Reading:
         return self.pipeline.encoder.n_dropped - self._before.n_dropped
 
     def begin(self) -> Iterator[Found]:
-        """Return the matches, part by part; an error the second time."""
+        """Return the matches, part by part; the second call is an error."""
         if self._has_begun:
             raise DataError("these matches have been read already, and their events are gone")
         self._has_begun = True
@@ -82,11 +82,11 @@ class Reading:
             return self.pipeline.build(chunk)
 
     def at_end(self, act: Callable[[], None]) -> None:
-        """Do something when the batch has come to a good end."""
+        """Register an action for the end of the batch, if it ends without an error."""
         self._at_end.append(act)
 
     def pass_over(self) -> None:
-        """Go on to the end of the batch without the matches that were not read; who keeps the turn calls this."""
+        """Run to the end of the batch and skip matches that were not read; the caller must hold the turn."""
         self._is_passed_over, self._is_read = True, False
         if not self.is_done:
             for _ in self._chunks:
@@ -95,10 +95,10 @@ class Reading:
     def cancel(self) -> None:
         """Stop; the pipeline is as it was before the batch. Any thread may call this.
 
-        If another thread is at work, that is a `DataError` for it as soon as it notices.
+        If another thread is reading, it gets a `DataError` as soon as it notices.
         """
         self._is_cancelled = True
-        # If the turn is another thread's, that one stops by itself.
+        # If another thread has the turn, it stops by itself.
         with suppress(DataError), self._turn:
             self._stop()
 

@@ -1,4 +1,4 @@
-"""Feeds batches of events to the recognizer and remembers what comes between them."""
+"""Feeds batches of events to the recognizer and keeps the state between them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ IntArray = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class Stats:
-    """What a session has done and holds."""
+    """What a session has done, and what it holds."""
 
     events: int
     matches: int
@@ -76,7 +76,7 @@ class Session:
             draft, self._schema, self._plan = query.draft, query.schema, query.plan
         else:
             draft, self._schema = read_draft(query), Schema.unknown()
-            # A wrong query is told at once, though the types of the events are not known yet.
+            # A wrong query is an error at once, although the types of the events are not known yet.
             self._plan = draft.plan(self._schema, layout.time_column, layout.order_by)
         self._sort = sort
         self._setup = Setup(
@@ -133,7 +133,7 @@ class Session:
         return Matches(self.read(events))
 
     def read(self, events: object) -> Source:
-        """Return where the matches that some more events complete can be read from; see `feed`."""
+        """Return the source of the matches that these events complete; see `feed`."""
         with self._turn:
             self._settle()
             schema, parts, streams = self._parts(events)
@@ -181,13 +181,13 @@ class Session:
 
     @property
     def pipeline(self) -> Pipeline | None:
-        """The pipeline as far as the last batch has been read; None before the first one, or if that failed."""
+        """The pipeline, as far as the last batch was read; None before the first batch, or if that failed."""
         if self._reading is not None and not self._reading.has_failed:
             return self._reading.pipeline
         return self._settled
 
     def _settle(self) -> None:
-        """Run to the end of the last batch, passing over matches that were not read."""
+        """Run to the end of the last batch, and skip matches that were not read."""
         reading, self._reading = self._reading, None
         if reading is not None:
             reading.pass_over()
@@ -195,7 +195,7 @@ class Session:
                 self._settled = reading.pipeline
 
     def _no_matches(self) -> Source:
-        """Return the matches of an empty list: it has no columns that the query could be bound to."""
+        """Return the matches of an empty list, which has no columns to bind the query to."""
         columns = {name: data_type for stream in self._schema.streams for name, data_type in stream.columns.items()}
         schema = result_schema(self._setup.layout.shape, self._plan, pa.schema(list(columns.items())))
         return _Nothing(schema, self._plan)
@@ -224,7 +224,7 @@ class Session:
         return schema, parts, None
 
     def _order_of(self, schema: pa.Schema) -> tuple[str, ...]:
-        # Only with the types of the columns is it known which one durations measure.
+        # Only the types of the columns show which column durations measure.
         return self._setup.query(schema).plan.order
 
     def _warn_of_ties(self) -> None:
@@ -249,7 +249,7 @@ class _Nothing:
 
 
 class _Turn:
-    """Lets one in at a time, and refuses a second one: batches that are fed at the same time have no order."""
+    """Lets one thread in at a time, and refuses a second: batches that are fed at the same time have no order."""
 
     def __init__(self) -> None:
         self._lock = Lock()

@@ -1,4 +1,4 @@
-"""What a pipeline is made of before any events are known; it binds to the columns of the first ones."""
+"""The parts of a pipeline before any events are known. It binds to the columns of the first events."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from ceql.syntax import plan
 from ceql.version import __version__
 
 Results = Callable[[plan.Plan, pa.Schema], ResultBuilder]
-"""What makes the results' builder from a query and the columns of its events."""
+"""Makes the results' builder from a query and the columns of its events."""
 
-# What Python and Arrow say about a snapshot that has not the form of one.
+# What Python and Arrow raise for bytes that are not a snapshot.
 _UNREADABLE = (
     AttributeError,
     LookupError,
@@ -40,10 +40,9 @@ DEFAULT_LIMITS = Limits()
 
 @dataclass(frozen=True)
 class Setup:
-    """A query with all that is chosen about its run.
+    """A query with all options of its run.
 
-    `results` makes other results than those of the layout's shape. `sorting` says what sorts each batch, if anything
-    does.
+    `results` replaces the results of the layout's shape. `sorting` says what sorts each batch, if anything does.
     """
 
     draft: Draft
@@ -52,7 +51,7 @@ class Setup:
     results: Results | None = None
     sorting: str | None = None
     is_typed: bool = False
-    """Whether the user gave the types of the columns: then it is the events that do not fit, not the query."""
+    """Whether the user gave the types of the columns. Then the events do not fit, not the query."""
 
     def bind(self, schema: pa.Schema) -> Pipeline:
         """Return a pipeline for events with some columns; `QueryError` or `DataError` if they do not fit the query."""
@@ -72,7 +71,7 @@ class Setup:
         )
 
     def query(self, schema: pa.Schema) -> Query:
-        """Return the query bound to the types that the events really have."""
+        """Return the query bound to the actual types of the events."""
         try:
             return _bound(self.draft, schema, self.layout.time_column, self.layout.order_by)
         except QueryError as error:
@@ -81,7 +80,7 @@ class Setup:
             raise
 
     def write(self, pipeline: Pipeline | None) -> bytes:
-        """Return a snapshot of a pipeline, or of none because nothing has been fed yet."""
+        """Return a snapshot of a pipeline; None stands for a session that has not been fed."""
         content = {"is_bound": False} if pipeline is None else {"is_bound": True, **pipeline.content()}
         return snapshots.write(self.identity, content)
 

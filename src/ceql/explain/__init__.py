@@ -1,1 +1,1 @@
-"""Shows a query: its trees, its automaton, its plan, and what it costs. Nothing is decided here: all of it is read."""
+"""Shows a query: its trees, its automaton, its plan, and what it costs. This package decides nothing; it only reads."""

@@ -1,4 +1,4 @@
-"""A formula as a tree, as the query has it or as the plan has it."""
+"""A formula as a tree, from the query or from the plan."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def render_tree(formula: Tree, format: str) -> str:
 
 
 def _described(node: Tree) -> tuple[str, tuple[Tree, ...]]:
-    """Return what a node says of itself, and the formulas below it."""
+    """Return the text of a node, and the formulas below it."""
     match node:
         case ast.Atom():
             return str(node), ()

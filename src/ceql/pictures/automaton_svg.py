@@ -74,22 +74,22 @@ def automaton_svg(cea: CEA) -> str:
         size = f"{cea.n_states:,} states and {len(cea.transitions):,} transitions"
         raise CeqlError(f"the automaton has {size}: too many for a picture", "the formats text and dot have no limit")
     labels: dict[tuple[int, int], list[_Label]] = defaultdict(list)
-    for one in cea.transitions:
-        labels[one.source, one.target].append(_label(one))
+    for transition in cea.transitions:
+        labels[transition.source, transition.target].append(_label(transition))
     states = [_state_box(labels.get((state, state), [])) for state in range(cea.n_states)]
     edges = [Edge(*ends, _label_box(group)) for ends, group in labels.items() if ends[0] != ends[1]]
     width, height = lay_out(states, edges, cea.initial, cea.final, MAX_WIDTH)
     return _svg(cea, width, height, [*_drawn_edges(states, edges, labels), *_drawn_states(cea, states)])
 
 
-def _label(one: Transition) -> _Label:
-    condition = [line for part in _conjuncts(one.guard) for line in _wrapped(part)] or ["TRUE"]
+def _label(transition: Transition) -> _Label:
+    condition = [line for part in _conjuncts(transition.guard) for line in _wrapped(part)] or ["TRUE"]
     if len(condition) > MAX_LINES:
         condition = [*condition[: MAX_LINES - 1], "…"]
-    variables = [] if one.label == SKIP else _wrapped(label_text(one.label))
+    variables = [] if transition.label == SKIP else _wrapped(label_text(transition.label))
     if len(variables) > MAX_LINES:
         variables = [*variables[: MAX_LINES - 1], "…"]
-    text = f"{one.source} → {one.target}: {guard_text(one.guard)} / {label_text(one.label)}"
+    text = f"{transition.source} → {transition.target}: {guard_text(transition.guard)} / {label_text(transition.label)}"
     return _Label(tuple(condition), tuple(variables), text)
 
 
@@ -125,19 +125,22 @@ def _wrapped(text: str) -> list[str]:
 
 def _printable(text: str) -> str:
     """Return text with what XML cannot hold, and what would break lines, replaced."""
-    return "".join(one if one.isprintable() else " " if one.isspace() else "\N{REPLACEMENT CHARACTER}" for one in text)
+    return "".join(
+        character if character.isprintable() else " " if character.isspace() else "\N{REPLACEMENT CHARACTER}"
+        for character in text
+    )
 
 
 def _columns(text: str) -> int:
-    return sum(2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in text)
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def _height(labels: list[_Label]) -> float:
-    return sum(LINE * one.lines + 2 * PADDING for one in labels)
+    return sum(LINE * label.lines + 2 * PADDING for label in labels)
 
 
 def _width(labels: list[_Label]) -> float:
-    return max(one.columns for one in labels) * CHARACTER + 2 * PADDING
+    return max(label.columns for label in labels) * CHARACTER + 2 * PADDING
 
 
 def _label_box(labels: list[_Label]) -> Box:
@@ -267,13 +270,13 @@ def _on_circle(box: Box, degrees: float) -> Point:
 def _line(curves: list[Curve]) -> str:
     """Return an arrow along curves; its head is drawn out, because pictures of one page would share a marker's name."""
     *before, (begin, first, second, tip) = curves
-    start = next((one for one in (second, first, begin) if one != tip), (tip[0] - 1, tip[1]))
+    start = next((point for point in (second, first, begin) if point != tip), (tip[0] - 1, tip[1]))
     length = math.hypot(tip[0] - start[0], tip[1] - start[1])
     x, y = (tip[0] - start[0]) / length, (tip[1] - start[1]) / length
     back = (tip[0] - x * ARROW, tip[1] - y * ARROW)
     path = f"M{_numbers(curves[0][0])}"
-    for one in (*before, (begin, first, back if second == tip else second, back)):
-        path += f"L{_numbers(one[3])}" if one[1] == one[0] else f"C{_numbers(*one[1:])}"
+    for curve in (*before, (begin, first, back if second == tip else second, back)):
+        path += f"L{_numbers(curve[3])}" if curve[1] == curve[0] else f"C{_numbers(*curve[1:])}"
     head = (
         _numbers(tip),
         _numbers((back[0] - y * 3.6, back[1] + x * 3.6)),

@@ -68,8 +68,8 @@ def lay_out(
 def _turn_around(n_states: int, edges: Sequence[Edge], first: int) -> None:
     """Mark the edges that close a cycle, found in depth from the first state."""
     leaving = defaultdict(list)
-    for one in edges:
-        leaving[one.source].append(one)
+    for candidate in edges:
+        leaving[candidate.source].append(candidate)
     is_open = dict.fromkeys(range(n_states), False)
     seen: set[int] = set()
     for root in (first, *range(n_states)):
@@ -133,7 +133,7 @@ def _ends(edge: Edge) -> tuple[int, int]:
 
 def _chain(edge: Edge, states: Sequence[Box]) -> list[Box]:
     """Return the boxes of an edge from left to right; its label is next to its source."""
-    left, right = (states[one] for one in _ends(edge))
+    left, right = (states[end] for end in _ends(edge))
     inner = [Box(0, 4, 4, layer=layer) for layer in range(left.layer + 1, right.layer)]
     at = -1 if edge.goes_left else 0
     edge.label.layer = inner[at].layer
@@ -152,7 +152,7 @@ def _order(layers: list[list[Box]], edges: Sequence[Edge]) -> None:
             wanted = {}
             for number, box in enumerate(moved):
                 beside = neighbours[box][0 if goes_right else 1]
-                wanted[box] = sum(place[one] for one in beside) / len(beside) if beside else number
+                wanted[box] = sum(place[neighbour] for neighbour in beside) / len(beside) if beside else number
             moved.sort(key=wanted.__getitem__)
         crossings = _n_crossings(layers, neighbours)
         if crossings < fewest:
@@ -177,7 +177,7 @@ def _n_crossings(layers: list[list[Box]], neighbours: Neighbours) -> int:
         place = {box: number for number, box in enumerate(right)}
         passed: list[int] = []
         for box in left:
-            ends = [place[one] for one in neighbours[box][1]]
+            ends = [place[neighbour] for neighbour in neighbours[box][1]]
             crossings += sum(len(passed) - bisect_right(passed, end) for end in ends)
             for end in ends:
                 insort(passed, end)
@@ -194,7 +194,7 @@ def _rows(widths: list[float], max_width: float) -> list[list[int]]:
     n_rows = len(_filled(sizes, max(max_width, *sizes)))
     # The narrowest rows of which there are no more.
     limits = sorted(sum(sizes[start:end]) for start in range(len(sizes)) for end in range(start + 1, len(sizes) + 1))
-    limit = next(one for one in limits if one >= max(sizes) and len(_filled(sizes, one)) <= n_rows)
+    limit = next(limit for limit in limits if limit >= max(sizes) and len(_filled(sizes, limit)) <= n_rows)
     return [[layer for chunk in row for layer in chunks[chunk]] for row in _filled(sizes, limit)]
 
 
@@ -255,7 +255,7 @@ def _heights(layers: list[list[Box]], neighbours: Neighbours) -> None:
             for box in layer:
                 left, right = neighbours[box]
                 beside = [*left, *right] if sweep >= N_SWEEPS // 2 else (left if sweep % 2 == 0 else right)
-                near = [one.y for one in beside if one.row == row]
+                near = [neighbour.y for neighbour in beside if neighbour.row == row]
                 wanted.append(sum(near) / len(near) if near else box.y)
             _settle(layer, wanted)
 

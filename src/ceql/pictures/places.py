@@ -85,7 +85,7 @@ def place_events(shown: ShownMatches, time: str | None) -> tuple[Axis, list[list
     if time is not None:
         _check_attribute(shown, time, has_places=bool(kinds))
     kind: Kind = "time" if "time" in kinds else "number"
-    numbers = [[None if one is None or one[0] != kind else one[1] for one in row] for row in places]
+    numbers = [[None if place is None or place[0] != kind else place[1] for place in row] for row in places]
     has_zone = any(_has_zone(attributes.get(name)) for match in shown.matches for _, attributes in match.events)
     return _axis(kind, name, numbers, zone="UTC" if has_zone else "")
 
@@ -94,9 +94,9 @@ def _axis(
     kind: Kind, name: str, numbers: list[list[Number | None]], *, zone: str = "", note: str = ""
 ) -> tuple[Axis, list[list[float | None]]]:
     """Return the axis and the places on it; differences are taken before numbers lose digits."""
-    first = min((one for row in numbers for one in row if one is not None), default=0)
+    first = min((number for row in numbers for number in row if number is not None), default=0)
     scale = 1000 if kind == "time" else 1
-    places = [[None if one is None else (one - first) / scale for one in row] for row in numbers]
+    places = [[None if number is None else (number - first) / scale for number in row] for row in numbers]
     return Axis(kind, name, first / scale, zone, note), places
 
 
@@ -140,7 +140,7 @@ def _score(matches: Iterable[ShownMatch], name: str) -> int:
 
 def _values(match: ShownMatch, name: str) -> list[tuple[Kind, Number]]:
     found = (number_of(attributes.get(name)) for _, attributes in match.events)
-    return [one for one in found if one is not None]
+    return [value for value in found if value is not None]
 
 
 def _kinds(matches: Iterable[ShownMatch], name: str) -> set[Kind]:

@@ -108,7 +108,7 @@ class _MatchesShape:
         for row in range(len(batch)):
             match = ShownMatch(starts[row], ends[row], {name: values[row] for name, values in partition})
             for number, (events, n_left_out) in enumerate(columns):
-                match.events += ((number, one) for one in events[row] if isinstance(one, dict))
+                match.events += ((number, event) for event in events[row] if isinstance(event, dict))
                 match.n_left_out += n_left_out[row]
             yield match
 
@@ -141,14 +141,15 @@ def _events_of(column: pa.Array) -> tuple[list[list[Attributes]], list[int]]:
     if pa.types.is_string(column.type):
         values = [_parsed(value, "null") for value in values]
     lists = [value if isinstance(value, list) else [] if value is None else [value] for value in values]
-    return [one[:MAX_EVENTS_OF_VARIABLE] for one in lists], [max(0, len(one) - MAX_EVENTS_OF_VARIABLE) for one in lists]
+    shown = [events[:MAX_EVENTS_OF_VARIABLE] for events in lists]
+    return shown, [max(0, len(events) - MAX_EVENTS_OF_VARIABLE) for events in lists]
 
 
 def _lists_of(column: pa.Array) -> tuple[list[list[Any]], list[int]]:
     """Return the first elements of each list, and how many more it has; long lists never become rows."""
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_pylist()
     cut = column if max(lengths, default=0) <= MAX_EVENTS_OF_VARIABLE else _cut(column)
-    lists = [[] if one is None else [event for event in one if event is not None] for one in values_of(cut)]
+    lists = [[] if events is None else [event for event in events if event is not None] for events in values_of(cut)]
     return lists, [max(0, length - MAX_EVENTS_OF_VARIABLE) for length in lengths]
 
 
@@ -156,8 +157,8 @@ def _cut(column: pa.Array) -> pa.Array:
     """Return lists cut to the length that is shown."""
     lists = [column.slice(row, 1).flatten().slice(0, MAX_EVENTS_OF_VARIABLE) for row in range(len(column))]
     offsets = [0]
-    for one in lists:
-        offsets.append(offsets[-1] + len(one))
+    for events in lists:
+        offsets.append(offsets[-1] + len(events))
     kind = pa.LargeListArray if pa.types.is_large_list(column.type) else pa.ListArray
     offset_type = pa.int64() if pa.types.is_large_list(column.type) else pa.int32()
     return kind.from_arrays(pa.array(offsets, offset_type), pa.concat_arrays(lists))
@@ -239,7 +240,7 @@ def _plain(data_type: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(data_type):
         return _plain(data_type.value_type)
     if pa.types.is_struct(data_type):
-        return pa.struct([one.with_type(_plain(one.type)) for one in data_type])
+        return pa.struct([field.with_type(_plain(field.type)) for field in data_type])
     if pa.types.is_large_list(data_type):
         return pa.large_list(data_type.value_field.with_type(_plain(data_type.value_type)))
     if pa.types.is_list(data_type):

@@ -171,7 +171,7 @@ class _Events:
 
 
 def _match_data(match: ShownMatch, held: list[int]) -> dict[str, Any]:
-    start, end = (_without_zone(shown_value(one)) for one in (match.start, match.end))
+    start, end = (_without_zone(shown_value(bound)) for bound in (match.start, match.end))
     if start and end and _MOMENT.match(start) and start[:11] == end[:11]:
         end = end[11:]
     n_more = match.n_left_out + len(match.events) - len(held)

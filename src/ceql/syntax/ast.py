@@ -47,7 +47,7 @@ RESERVED = frozenset(
         "false",
     )
 )
-"""Words that must be quoted with backticks to serve as names; the grammar's NAME excludes the same ones."""
+"""Words that need backticks as names; the grammar's NAME excludes the same words."""
 
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 
@@ -103,7 +103,7 @@ class Name(Node):
 
 
 def quoted_name(name: str) -> str:
-    """Return a name as it must stand in a query.
+    """Return a name as a query must write it.
 
     >>> quoted_name("price"), quoted_name("Create Fine"), quoted_name("from")
     ('price', '`Create Fine`', '`from`')
@@ -497,7 +497,7 @@ class AttributeWindow(Window):
 
 @dataclass(frozen=True, slots=True)
 class DurationWindow(Window):
-    """`WITHIN 1 hour 30 minutes`, measured on an attribute where one is named."""
+    """`WITHIN 1 hour 30 minutes`, measured on an attribute if one is named."""
 
     parts: tuple[tuple[int | Decimal, str], ...]
     attribute: Name | None = None

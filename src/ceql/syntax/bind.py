@@ -1,4 +1,4 @@
-"""AST and schema to plan: names resolved, types checked, every semantic error raised here.
+"""AST and schema to plan: this module resolves names, checks types, and raises every semantic error.
 
 For each formula we compute, bottom up, what each variable can hold (`Holdings`): how
 many positions at least and at most, and events of which types. From that follow which
@@ -58,8 +58,8 @@ def bind(
         schema: what the events look like; `Schema.unknown()` accepts every name and type.
         time_column: the attribute that WITHIN's durations measure; by default the pattern's
             only timestamp or date.
-        order_by: the attributes that order the stream; `match_start` shows the first of them
-            where there is neither a window on an attribute nor a time column.
+        order_by: the attributes that order the stream; `match_start` shows the first of them if there is neither a
+            window on an attribute nor a time column.
 
     Raises:
         Mistake: for the caller to turn into a `QueryError` with the text at hand.
@@ -146,7 +146,7 @@ class _FormulaBinder:
     def _atom(self, node: ast.Atom) -> tuple[plan.Formula, _Holdings]:
         types = self.scope.types_of(node)
         held = _Holding(1, 1, types)
-        # With one stream, which may have any name, there is nothing to tell apart.
+        # A single stream may have any name, so there is nothing to distinguish.
         stream = None if node.stream is None or len(self.scope.sources) == 1 else node.stream.text
         atom = plan.Atom(node.event_type.text, stream)
         return atom, _Holdings({node.event_type.text: held}, held, 1)
@@ -277,7 +277,7 @@ class _FormulaBinder:
 
 
 def _warn_of_zones(predicate: ast.Node, types: Mapping[str, pa.DataType]) -> None:
-    """Warn of constants without a zone, which mean UTC, that are compared with a column shown in another zone."""
+    """Warn if a constant without a zone, which means UTC, is compared with a column shown in another zone."""
     pending = [predicate]
     while pending:
         parts = list(pending.pop().children())
@@ -292,7 +292,7 @@ def _warn_of_zones(predicate: ast.Node, types: Mapping[str, pa.DataType]) -> Non
 
 
 def _warn_of_constants(predicate: ast.Node, attributes: Collection[str]) -> None:
-    """Warn of attributes' names in quotes, which are strings, and of comparisons with NULL, which never hold."""
+    """Warn of names of attributes in quotes, which are strings, and of comparisons with NULL, which are never true."""
     pending = [predicate]
     while pending:
         node = pending.pop()
@@ -363,7 +363,7 @@ def _least_and_most(holdings: list[_Holding], n_parts: int) -> _Holding:
 def _joined_where_one_event(
     alternatives: list[tuple[tuple[str, plan.Expression], ...]], held: _Holdings
 ) -> list[tuple[tuple[str, plan.Expression], ...]]:
-    """Return alternatives, joined where a variable holds a single event: there x[p] OR x[q] is x[p OR q]."""
+    """Return alternatives, joined if a variable holds a single event: then x[p] OR x[q] is x[p OR q]."""
     single: dict[str, list[plan.Expression]] = {}
     joined = []
     for alternative in alternatives:

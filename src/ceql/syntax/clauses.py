@@ -1,4 +1,4 @@
-"""The clauses after the pattern, bound: PARTITION BY and WITHIN, and what bounds a match in the result."""
+"""Binds the clauses after the pattern: PARTITION BY and WITHIN, and the attribute of `match_start` and `match_end`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check_partition(query: ast.Query, scope: Scope) -> None:
 def window_of(
     query: ast.Query, scope: Scope, time_column: str | None
 ) -> plan.EventsWindow | plan.AttributeWindow | None:
-    """Return what WITHIN measures, and how much of it."""
+    """Return what WITHIN measures, and the size of the window."""
     match query.window:
         case ast.EventsWindow() as window:
             return plan.EventsWindow(window.count)
@@ -78,7 +78,7 @@ def _duration_window(window: ast.DurationWindow, scope: Scope, time_column: str 
     if not (kind.is_time or kind is Kind.UNKNOWN):
         message = f"a duration needs a timestamp or date, but '{attribute.text}' is of type {kind.value}"
         raise Mistake(message, attribute.span, _as_number(attribute.text, nanoseconds))
-    # Of an attribute about which nothing is known, a duration says that it is a time.
+    # If nothing is known about the attribute, the duration shows that it is a time.
     kind = Kind.TIMESTAMP if scope.is_unknown else kind
     return plan.AttributeWindow(attribute.text, kind, int(nanoseconds))
 
@@ -86,7 +86,7 @@ def _duration_window(window: ast.DurationWindow, scope: Scope, time_column: str 
 def _time_attribute(
     window: ast.DurationWindow, scope: Scope, time_column: str | None, nanoseconds: int | Decimal
 ) -> ast.Name:
-    """Return the attribute that a duration measures where the query names none."""
+    """Return the attribute that a duration measures if the query names none."""
     attributes = scope.attributes_of(scope.pattern_types)
     if time_column is not None:
         if not scope.is_unknown and time_column not in attributes:
@@ -103,7 +103,7 @@ def _time_attribute(
         raise Mistake(message, window.span, f"name it: {window} [{ast.quoted_name(times[0])}]")
     untyped = [name for name, data_type in attributes.items() if kind_of(data_type) is Kind.UNKNOWN]
     if untyped:
-        # Without any value, as in a file that has only a header, nothing speaks against a column.
+        # In a file that has only a header, any column may be the time.
         return ast.Name(next(filter(_sounds_like_time, untyped), untyped[0]), span=window.span)
     hint = _hint_without_time(attributes, nanoseconds)
     raise Mistake("a duration needs a timestamp or date, but the events have none", window.span, hint)
@@ -124,7 +124,7 @@ def _sounds_like_time(name: str) -> bool:
 
 
 def _as_number(attribute: str, nanoseconds: int | Decimal) -> str:
-    """Return the hint to write a duration as a number, in the coarsest usual unit that loses nothing."""
+    """Return the hint to write a duration as a number, in the largest usual unit that loses nothing."""
     units = ("millisecond", "microsecond", "nanosecond")
     unit = next((unit for unit in units if nanoseconds % UNITS[unit] == 0), "nanosecond")
     window = f"WITHIN {int(nanoseconds) // UNITS[unit]} [{ast.quoted_name(attribute)}]"

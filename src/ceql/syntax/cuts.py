@@ -1,4 +1,4 @@
-"""Where a constant cuts the values of a column's type, so that they are compared with a value of their own type.
+"""Finds where a constant cuts the values of a column's type, so that they compare with a value of their own type.
 
 For integers `x > 2.5` means `x >= 3`, because 3 is the least integer at or above 2.5. Times are nanoseconds since 1970.
 """
@@ -38,7 +38,7 @@ def _is_nan(value: Any) -> bool:
 
 
 def in_type(operator: str, constant: Number, data_type: pa.DataType) -> tuple[str, Number] | bool:
-    """Return a comparison with a constant as one with a value of the type; or what it gives for all values, NULL aside.
+    """Return a comparison with a constant as one with a value of the type, or its result for all values but NULL.
 
     >>> in_type(">", Decimal("2.5"), pa.int64()), in_type("<=", Decimal("0.1"), pa.float64())
     (('>=', 3), ('<', 0.1))
@@ -89,7 +89,7 @@ def above(constant: Number, data_type: pa.DataType) -> Number | None:
 
 
 def units_in_one(data_type: pa.DataType) -> Fraction:
-    """Return how many units of the integers that a type is stored as make one, or one nanosecond of a time.
+    """Return how many stored integer units of a type make 1, or one nanosecond for times.
 
     >>> units_in_one(pa.decimal128(9, 2)), units_in_one(pa.timestamp("ms")), units_in_one(pa.int16())
     (Fraction(100, 1), Fraction(1, 1000000), Fraction(1, 1))
@@ -102,7 +102,7 @@ def units_in_one(data_type: pa.DataType) -> Fraction:
 
 
 def _range_of(data_type: pa.DataType) -> tuple[int, int]:
-    """Return the least and the greatest of the integers that a type is stored as."""
+    """Return the least and the greatest stored integer of a type."""
     if pa.types.is_decimal(data_type):
         greatest = 10**data_type.precision - 1
         return -greatest, greatest
@@ -112,13 +112,13 @@ def _range_of(data_type: pa.DataType) -> tuple[int, int]:
 
 
 def _in_range(units: int, data_type: pa.DataType) -> int | Decimal | None:
-    """Return the least value of a type that is stored as so many units or more."""
+    """Return the least value of a type with at least this many stored units."""
     least, greatest = _range_of(data_type)
     return None if units > greatest else _from_units(max(units, least), data_type)
 
 
 def _from_units(units: int, data_type: pa.DataType) -> int | Decimal:
-    """Return the value that is stored as so many units."""
+    """Return the value with this many stored units."""
     if not pa.types.is_decimal(data_type):
         return int(units / units_in_one(data_type)) if kind_of(data_type).is_time else units
     # Arithmetic would round to the digits of Python's context.

@@ -1,4 +1,4 @@
-"""CREATE STREAM to schema, checked against the data's columns where those are known."""
+"""CREATE STREAM to schema, checked against the data's columns if they are known."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TYPES = {
     "timestamp_ntz": pa.timestamp("us"),
     "date": pa.date32(),
 }
-"""What an attribute may be declared as, beside `decimal(precision, scale)`."""
+"""The types that an attribute may be declared with, besides `decimal(precision, scale)`."""
 
 DEFAULT_DECIMAL = (38, 18)
 MAX_PRECISION = 38
@@ -40,8 +40,8 @@ def declared_schema(
 ) -> Schema:
     """Return the schema that CREATE STREAM declares.
 
-    Where the columns of a stream in FROM, `sources`, are given too, each declared attribute must be one of them and
-    of the declared kind; the column's own type is kept, because results show the data as it is.
+    If the columns of a stream in FROM (`sources`) are known, each declared attribute must be one of them and of the
+    declared kind. It keeps the column's own type, because results have the types of the data.
     """
     streams: dict[str, Stream] = {}
     for declaration in declarations:

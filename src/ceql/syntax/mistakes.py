@@ -1,4 +1,4 @@
-"""Syntax errors in the user's words: what Lark could not read, told as what was probably meant."""
+"""Syntax errors in the user's words: what Lark could not read, and what the user probably meant."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lark import Token
 
 CLAUSES = ("SELECT", "FROM", "WHERE", "PARTITION BY", "WITHIN", "CONSUME BY", "LIMIT")
-"""The clauses in the order in which they must stand."""
+"""The clauses in their order."""
 
 _CLAUSE_OF_TOKEN = {
     "_SELECT": "SELECT",
@@ -84,18 +84,18 @@ _GROUPS = (
     ),
     ({"PERCENT"}, {"PLUS", "STAR", "SLASH", "PERCENT"}, "an operator"),
 )
-"""What hints call groups of tokens: (tokens that must all be expected, tokens that the words stand for, the words)."""
+"""Words for groups of tokens in hints: (tokens that must all be expected, tokens that the words replace, the words)."""
 
 MAX_EXPECTED = 6
 """Most alternatives that a hint lists; a longer list helps nobody."""
 MAX_PATH = 200
-"""Longest text that is taken for the path of a file."""
+"""Longest text that may be the path of a file."""
 MAX_SHOWN = 40
 """Longest piece of a query that a message repeats."""
 
 
 class Mistake(Exception):  # noqa: N818 - it is not raised to users
-    """A mistake of the user, raised where the text of the query is not at hand; `at` makes a `QueryError` of it."""
+    """A mistake of the user, raised by code that does not have the query text; `at` makes it a `QueryError`."""
 
     def __init__(self, message: str, span: Span, hint: str | None = None, related: Span | None = None) -> None:
         super().__init__(message)
@@ -107,13 +107,13 @@ class Mistake(Exception):  # noqa: N818 - it is not raised to users
 
 
 def span_of(token: Token) -> Span:
-    """Return where a token stands."""
+    """Return the place of a token."""
     start = token.start_pos or 0
     return Span(start, token.end_pos if token.end_pos is not None else start + len(token))
 
 
 def syntax_mistake(error: UnexpectedInput, before: list[Token], text: str) -> Mistake:
-    """Return what is wrong where Lark stopped; `before` are the tokens up to there."""
+    """Return what is wrong at the place where Lark stopped; `before` are the tokens before it."""
     mistake = _mistake_in_text(error, before, text)
     if len(text) <= MAX_PATH and _PATH.fullmatch(text):
         mistake.hint = f"this is the path of a file, not a query: give pathlib.Path({text!r})"
@@ -227,7 +227,7 @@ def _unmatched_bracket(token: Token, before: list[Token]) -> Mistake | None:
 
 
 def _reserved_word(error: UnexpectedToken, token: Token) -> Mistake | None:
-    """Return the mistake of using a reserved word where a name must stand, or may stand as a value."""
+    """Return the mistake of a reserved word in the place of a name or a value."""
     accepted = _accepted(error)
     if token.type == "NOT" and "NAME" in accepted:
         hint = "write it inside the brackets of a condition: x[NOT ...]"
@@ -261,7 +261,7 @@ def _misplaced_clause(token: Token, before: list[Token]) -> Mistake | None:
 
 
 def _formula_after_filter(token: Token | None, before: list[Token]) -> Mistake | None:
-    """Return the mistake of going on with the pattern after a FILTER's conditions, if it is that."""
+    """Return the mistake if the pattern continues after a FILTER's conditions."""
     conditions = _open_conditions(before)
     if conditions is None:
         return None
@@ -285,7 +285,7 @@ def _formula_after_project(token: Token, before: list[Token]) -> Mistake | None:
 
 
 def _open_conditions(before: list[Token]) -> list[Token] | None:
-    """Return the tokens of the FILTER that is being read, those inside predicates left out."""
+    """Return the tokens of the FILTER that is being read, without those inside predicates."""
     found: list[Token] = []
     brackets = 0
     for token in reversed(before):
@@ -307,7 +307,7 @@ def _accepted(error: UnexpectedToken) -> set[str]:
 
 
 def _expectation(error: UnexpectedToken, before: list[Token], text: str) -> str | None:
-    """Return the hint that says what could stand here, or what was probably meant."""
+    """Return the hint that says what is possible here, or what the user probably meant."""
     accepted = _accepted(error)
     habit = _sql_habit(error.token, before, accepted)
     if habit is not None:
@@ -332,7 +332,7 @@ def _expectation(error: UnexpectedToken, before: list[Token], text: str) -> str 
 
 
 def _sql_habit(token: Token, before: list[Token], accepted: set[str]) -> str | None:
-    """Return the hint for something that SQL and other languages write differently."""
+    """Return the hint for syntax of SQL and other languages."""
     if token.type == "STRING" and "QUOTED_NAME" in accepted:
         name = token[1:-1]
         return f"write names between backticks, not quotes:  `{name}`" if name and len(name) <= MAX_SHOWN else None
@@ -350,13 +350,13 @@ def _sql_habit(token: Token, before: list[Token], accepted: set[str]) -> str | N
 
 
 def _name_with_blanks(token: Token, before: list[Token], accepted: set[str], text: str) -> str | None:
-    """Return the name, between backticks, that several words in a row were probably meant to be."""
+    """Return the name, between backticks, that the user probably meant by several words in a row."""
     last = before[-1] if before else None
     if last is None or last.type != "NAME" or token.type != "NAME":
         return None
     if not re.fullmatch(r"[ \t]+", text[span_of(last).end : span_of(token).start]):
         return None
-    # Words that begin no name: a unit of WITHIN, a policy of CONSUME BY, a type in CREATE STREAM.
+    # Words that do not begin a name: a unit of WITHIN, a policy of CONSUME BY, a type in CREATE STREAM.
     earlier = before[-2].type if len(before) > 1 else ""
     if earlier in ("NUMBER", "_BY") or (earlier == "COLON" and "COLON" not in accepted):
         return None
@@ -370,10 +370,10 @@ def _name_with_blanks(token: Token, before: list[Token], accepted: set[str], tex
 
 
 def _expected_words(error: UnexpectedToken) -> str:
-    """Return what could stand here, or nothing where the list would be too long to help."""
+    """Return what is possible here, or nothing if the list would be too long to help."""
     accepted = _accepted(error)
     if "NUMBER" in accepted:
-        # A minus may stand before every number, but nobody who left the number out wanted to write one.
+        # A minus may come before every number, but a user who forgot the number did not want a minus.
         accepted.discard("MINUS")
     things = []
     for telling, covered, thing in _GROUPS:
@@ -385,5 +385,5 @@ def _expected_words(error: UnexpectedToken) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return text as messages repeat it."""
+    """Return text, shortened for a message."""
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."

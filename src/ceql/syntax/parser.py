@@ -1,8 +1,7 @@
 """Query text to AST, by Lark's LALR parser over `grammar.lark`.
 
-Parsing, tree building and the depth check are iterative, so neither a flat query of
-megabytes nor one made of parentheses exhausts the stack; later stages may recurse
-because nesting is bounded here.
+Parsing, tree building and the depth check are iterative, so neither a flat query of megabytes nor a query of many
+parentheses exhausts the stack. Later stages may recurse, because nesting is bounded here.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ MAX_NESTING = 200
 """Deepest nesting of parentheses and operators; later stages recurse, and Python's stack is limited."""
 
 MAX_NUMBER_LENGTH = 400
-"""Longest number in characters; doubles end at 309 digits, so a longer one is a mistake."""
+"""Longest number in characters; doubles end at 309 digits, so a longer number is a mistake."""
 
 MAX_COUNT = 2**63 - 1
 """Largest number of events that WITHIN and LIMIT may name."""
@@ -74,7 +73,7 @@ _UNIT_SYNONYMS = {
 
 
 def parse(text: str) -> ast.Query:
-    """Return the tree of a query, or raise `QueryError` at the first thing that is wrong.
+    """Return the tree of a query, or raise `QueryError` at the first mistake.
 
     >>> print(parse("select * from S where A as x; B within 2 events"))
     SELECT *
@@ -99,7 +98,7 @@ def parse(text: str) -> ast.Query:
 
 
 def _check_characters(text: str) -> None:
-    """Refuse halves of surrogate pairs, which Python's strings may have but no text of an event."""
+    """Refuse halves of surrogate pairs: Python's strings may contain them, but texts of events cannot."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -147,7 +146,7 @@ def _lark() -> Lark:
 
 
 def _tokens_before(error: UnexpectedInput, text: str) -> list[Token]:
-    """Return the tokens up to a syntax error; lexed anew, because the parser keeps none."""
+    """Return the tokens up to a syntax error. They are lexed again, because the parser keeps none."""
     is_end = isinstance(error, UnexpectedToken) and error.token.type == "$END"
     tokens = []
     try:
@@ -456,7 +455,7 @@ def _name(token: Token) -> ast.Name:
 
 
 def _is_none(name: ast.Name) -> bool:
-    """Whether a name is the word NONE: quoted, it is a variable, two characters longer than its text."""
+    """Whether a name is the word NONE. With backticks it is a variable, and two characters longer than its text."""
     return name.text.lower() == "none" and name.span.end - name.span.start == len(name.text)
 
 

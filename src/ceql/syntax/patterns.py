@@ -1,13 +1,12 @@
-r"""LIKE patterns and regular expressions, restricted to what every backend reads alike.
+r"""LIKE patterns and regular expressions, restricted to what every backend reads in the same way.
 
-RLIKE is evaluated by RE2 (Arrow) and, to leave out rows early, by Java (Spark). They agree
+RE2 (Arrow) evaluates RLIKE; Java (Spark) does so to leave out rows early. They agree
 on most of the syntax but not on all of its meaning: `.` and `$` treat line ends differently,
-`\w` and `\b` treat Unicode differently. So a pattern is read here and written anew in the
-common core: shorthands become explicit classes, `$` becomes the end of the text, and what
-has no common meaning is refused.
+`\w` and `\b` treat Unicode differently. So this module reads a pattern and rewrites it in the common core: shorthands
+become explicit classes, `$` becomes the end of the text, and syntax without a common meaning is refused.
 
-RE2 takes time linear in the text, whatever the pattern. Its factor grows with the pattern,
-repetitions written out, so that is bounded.
+RE2 takes time linear in the text for every pattern. The factor grows with the pattern, with repetitions written out, so
+this length is bounded.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 MAX_PATTERN = 5000
-"""Longest pattern in characters; what is repeated n times counts n times."""
+"""Longest pattern in characters; a part that is repeated n times counts n times."""
 
 WORK_AT_ONCE, MIN_BYTES_AT_ONCE = 1 << 26, 1 << 16
 """Bytes of texts times characters of the pattern, repetitions written out, that are searched at a time, and the bytes
@@ -43,14 +42,14 @@ _REPETITIONS = "a repetition goes up to 1000; a repeated group multiplies the re
 
 
 class PatternError(ValueError):
-    """A LIKE or RLIKE pattern that the backends do not read alike."""
+    """A LIKE or RLIKE pattern that backends read differently."""
 
 
 def like_to_regex(pattern: str) -> str:
-    r"""Return the regular expression that matches what a LIKE pattern does.
+    r"""Return the regular expression that matches the same as a LIKE pattern.
 
-    `%` is any text, `_` any one character, and a backslash takes the next `%`, `_` or
-    backslash literally. As in Spark, a backslash before anything else is a mistake.
+    `%` is any text, `_` any one character, and a backslash makes the next `%`, `_` or backslash literal. As in Spark, a
+    backslash before another character is a mistake.
 
     For each piece between two `%` only the first place where it fits is tried, which is enough. So the time stays
     linear in the length of the text.
@@ -99,14 +98,14 @@ def portable_regex(pattern: str) -> str:
 
 
 def search(written: str, texts: pa.Array) -> pa.Array:
-    """Return for each text whether what `portable_regex` or `like_to_regex` wrote is found in it; NULL for NULL."""
+    """Return whether each text contains a match of a result of `portable_regex` or `like_to_regex`; NULL for NULL."""
     if not pa.types.is_string(texts.type) and not pa.types.is_large_string(texts.type):
         texts = texts.cast(pa.large_string())
     asked = _literal_search(written)
     if asked is not None:
         function, text = asked
         return function(texts, text)
-    # RE2 never backtracks, so it has no groups that forbid it. That any text may follow says nothing.
+    # RE2 never backtracks, so it has no atomic groups. That any text may follow changes no result.
     regex = written.replace("(?>", "(?:").removesuffix(f"{_ANY}{_END}")
     written_out = (len(regex) + 1) * (1 + sum(map(int, re.findall(r"\d+(?=[,\d]*\})", regex))))
     parts = _parts(texts, max(MIN_BYTES_AT_ONCE, WORK_AT_ONCE // written_out))
@@ -251,7 +250,7 @@ class _RegexReader:
         return _literal(self._escaped(character)) + self._quantifier()
 
     def _escaped(self, character: str) -> str:
-        """Return the character that an escape stands for, the backslash and `character` being read."""
+        """Return the character that an escape stands for, after the backslash and `character` have been read."""
         if character in _CONTROLS:
             return _CONTROLS[character]
         if character in "xu":
@@ -302,7 +301,7 @@ class _RegexReader:
         return _literal(end)
 
     def _quantifier(self, length: int = 1) -> str:
-        """Return how often what was read last is repeated, and count its `length` as often."""
+        """Return the quantifier of the last item, and count the item's `length` as often."""
         character = self._peek()
         if not character or character not in _QUANTIFIERS:
             self.lengths[-1] += length
@@ -317,7 +316,7 @@ class _RegexReader:
         return written
 
     def _counted(self) -> tuple[str, int]:
-        """Return a repetition that gives numbers, and the larger of them."""
+        """Return a repetition with numbers, and the larger number."""
         end = self.pattern.find("}", self.position)
         body = self.pattern[self.position : end] if end >= 0 else ""
         low, comma, high = body.partition(",")

@@ -1,8 +1,8 @@
-"""The bound query: every name resolved, every type known, nothing left to go wrong.
+"""The bound query: every name is resolved, every type is known, and nothing can go wrong later.
 
 Formulas mirror those of the AST, except that a FILTER's conditions are in disjunctive
-form: each alternative of an OR is a `Filter` of its own under an `Or`, as the paper's
-footnote defines it. Predicates carry the kinds that decide how they are computed.
+form: each alternative of an OR is a separate `Filter` under an `Or`, as the paper's footnote defines it. Predicates
+carry the kinds that decide how they are computed.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ MATCH_START, MATCH_END = "match_start", "match_end"
 
 
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
-"""What a comparison is called when its sides are exchanged."""
+"""The comparison that means the same after its sides are exchanged."""
 
 
 Part = TypeVar("Part")
 
 
 def _parts(node: Expression | Formula, kind: type[Part]) -> Iterator[Part]:
-    """Yield what a node has of a kind, in the order of its fields."""
+    """Yield the parts of a node that are of a class, in the order of its fields."""
     for field in fields(node):
         value = getattr(node, field.name)
         yield from (part for part in (value if isinstance(value, tuple) else (value,)) if isinstance(part, kind))
@@ -43,7 +43,7 @@ def _parts(node: Expression | Formula, kind: type[Part]) -> Iterator[Part]:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A value computed from one event; TRUE, FALSE or NULL where a condition is wanted."""
+    """A value computed from one event; for a condition it is TRUE, FALSE or NULL."""
 
     def children(self) -> Iterator[Expression]:
         """Yield the expressions directly below this one, in the order of the text."""
@@ -56,7 +56,7 @@ class Expression:
             yield from child.walk()
 
     def map(self, change: Callable[[Expression], Expression]) -> Self:
-        """Return the same with its children changed."""
+        """Return the same expression with its children changed."""
         changed: dict[str, object] = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -79,7 +79,7 @@ class Column(Expression):
 class Constant(Expression):
     """A value from the query, already of the kind it is compared with; times are nanoseconds since 1970.
 
-    `kind` is part of equality, because Python holds 1, True and Decimal(1) for equal.
+    `kind` is part of equality, because 1, True and Decimal(1) are equal in Python.
     """
 
     value: int | float | Decimal | Fraction | str | bool | None
@@ -108,7 +108,7 @@ class Negative(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Compare(Expression):
-    """`left operator right`; `as_doubles` where two columns of different numeric kinds meet."""
+    """`left operator right`; `as_doubles` if two columns have different numeric kinds."""
 
     left: Expression
     operator: str
@@ -116,7 +116,7 @@ class Compare(Expression):
     as_doubles: bool
 
     def mirrored(self) -> Compare:
-        """Return what means the same with its sides exchanged."""
+        """Return the comparison that means the same with its sides exchanged."""
         return Compare(self.right, MIRRORED[self.operator], self.left, self.as_doubles)
 
 
@@ -181,7 +181,7 @@ def kind_of_value(expression: Expression) -> Kind:
 
 
 def replaced(expression: Expression, replacement: Callable[[Expression], Expression | None]) -> Expression:
-    """Return an expression with those parts replaced, the largest first, for which there is a replacement."""
+    """Return an expression with all parts replaced that have a replacement, the largest parts first."""
     found = replacement(expression)
     return expression.map(lambda part: replaced(part, replacement)) if found is None else found
 
@@ -214,7 +214,7 @@ class Atom(Formula):
 
 @dataclass(frozen=True, slots=True)
 class As(Formula):
-    """The formula, its marked positions also held by a variable."""
+    """The formula; a variable also holds its marked positions."""
 
     formula: Formula
     variable: str
@@ -222,7 +222,7 @@ class As(Formula):
 
 @dataclass(frozen=True, slots=True)
 class Iteration(Formula):
-    """The formula one or more times; `may_skip` says whether events may lie between."""
+    """The formula one or more times; `may_skip` says whether events may lie in between."""
 
     formula: Formula
     may_skip: bool
@@ -253,7 +253,7 @@ class Filter(Formula):
 
 @dataclass(frozen=True, slots=True)
 class Project(Formula):
-    """The formula, all variables but these emptied."""
+    """The formula, with all other variables emptied."""
 
     formula: Formula
     variables: frozenset[str]
@@ -272,7 +272,7 @@ class Multiplicity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A selected variable: its column in the result, with the attributes shown of its events."""
+    """A selected variable: its column in the result, with the attributes of its events that are shown."""
 
     name: str
     multiplicity: Multiplicity
@@ -280,12 +280,12 @@ class Variable:
 
     @property
     def struct(self) -> pa.StructType:
-        """What is shown of one event."""
+        """The struct of one event in the result."""
         return pa.struct([pa.field(name, data_type) for name, data_type in self.attributes])
 
     @property
     def field(self) -> pa.Field:
-        """The variable's column: a struct where it binds one event, a list of structs otherwise."""
+        """The variable's column: a struct if it binds one event, a list of structs otherwise."""
         if self.multiplicity is Multiplicity.SEVERAL:
             return pa.field(self.name, pa.list_(pa.field("item", self.struct, nullable=False)), nullable=False)
         return pa.field(self.name, self.struct, nullable=self.multiplicity is Multiplicity.OPTIONAL)
@@ -314,10 +314,10 @@ class AttributeWindow:
 class Plan:
     """A bound query.
 
-    `attributes` are those of the event types in the pattern, `named` those that the query names, whether or not the
-    automaton still asks for them; `declared` are those of every event type that CREATE STREAM declares in a stream of
-    FROM. `order` are the columns that order the stream, the first one first; `bounds` names what `match_start` and
-    `match_end` show, None for the row number.
+    `attributes` are the attributes of the event types in the pattern. `named` are the attributes that the query names,
+    even if the automaton does not use them. `declared` are the attributes of every event type that CREATE STREAM
+    declares in a stream of FROM. `order` are the columns that order the stream. `bounds` names the attribute that
+    `match_start` and `match_end` show, None for the row number.
     """
 
     formula: Formula
@@ -335,9 +335,9 @@ class Plan:
     bounds: str | None
 
     def lacked_by(self, stream: str, event_type: str) -> frozenset[str]:
-        """Return the attributes that the query may ask for and events of a type do not have.
+        """Return the attributes that the query may use and that events of a type do not have.
 
-        They are NULL there, whatever the row carries. A type that its stream does not declare has every column.
+        They are NULL, even if the row has a value. A type that its stream does not declare has every column.
         """
         own = self.declared.get((stream, event_type))
         return frozenset() if own is None else frozenset(name for name, _ in self.attributes if name not in own)

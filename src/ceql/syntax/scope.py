@@ -1,4 +1,4 @@
-"""What the names of a query stand for: streams, event types, attributes, variables."""
+"""The meaning of the names in a query: streams, event types, attributes, variables."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def sources_of(query: ast.Query, schema: Schema) -> dict[str, Stream]:
 
 @dataclass
 class Names:
-    """The names that a formula introduces, in order of appearance, each with the place of the first.
+    """The names that a formula introduces, in order of appearance, each with its first place.
 
-    `columns` are those that SELECT * shows: AS variables, and types of atoms under no AS. What a
-    PROJECT further out drops counts for neither, so that the columns hold every marked event.
+    `columns` are the names that SELECT * shows: AS variables, and types of atoms under no AS. Names that an outer
+    PROJECT drops do not count, so the columns hold every marked event.
     """
 
     variables: dict[str, ast.Name] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Names:
 
     @property
     def known(self) -> list[str]:
-        """Every name that may serve as a variable."""
+        """Every name that can be a variable."""
         return [*self.columns, *(event_type for _, event_type in self.atoms)]
 
 
@@ -89,14 +89,14 @@ def _atom_key(atom: ast.Atom) -> tuple[str | None, str]:
 
 
 class Owner(NamedTuple):
-    """Who should have an attribute, in the words of errors."""
+    """The owner of an attribute, in the words of errors."""
 
     lacks: str
     has: str
 
     @classmethod
     def of(cls, variable: str, types: Iterable[EventType]) -> Owner:
-        """Return a variable as the owner, by its event type where it holds one type only."""
+        """Return a variable as the owner; if it holds one event type, the type is the owner."""
         names = sorted({event_type for _, event_type in types})
         if len(names) == 1:
             return cls(f"event type {names[0]} has no", f"{names[0]} has")
@@ -109,7 +109,7 @@ PATTERN = Owner("no event type in the pattern has an", "they have")
 class Scope:
     """The streams in FROM and the names in the pattern: what identifiers may refer to.
 
-    `named` collects the attributes that were looked for.
+    `named` collects the attributes that were looked up.
     """
 
     def __init__(self, sources: dict[str, Stream], names: Names) -> None:
@@ -161,7 +161,7 @@ class Scope:
     def attributes_of(self, types: Iterable[EventType]) -> dict[str, pa.DataType]:
         """Return the attributes of some event types, each with the type that fits all of them.
 
-        An attribute whose types do not fit together is there with type null.
+        An attribute whose types do not fit together has type null.
         """
         merged: dict[str, pa.DataType] = {}
         for attributes in {id(attributes): attributes for _, attributes in self.ordered(types)}.values():

@@ -1,6 +1,6 @@
 """Times as exact numbers: nanoseconds since 1970, as integers or fractions.
 
-Python's own times end at microseconds, so constants are not kept as these.
+Python's own times end at microseconds, so they cannot hold constants.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BEYOND_MICROSECONDS = re.compile(r"\d{4}-?(?:\d\d-?\d\d|W\d\d(?:-?\d)?).[\d:]*[
 
 
 def nanoseconds(time: date) -> int:
-    """Return a date or a moment as nanoseconds since 1970; a moment without zone is taken as one in UTC.
+    """Return a date or a moment as nanoseconds since 1970; a moment without a zone is in UTC.
 
     >>> nanoseconds(date(1970, 1, 2)), nanoseconds(datetime(1969, 12, 31, 23, 59, 59, 999999))
     (86400000000000, -1000)
@@ -30,7 +30,7 @@ def nanoseconds(time: date) -> int:
 
 
 def read_moment(text: str) -> tuple[int | Fraction, bool]:
-    """Return the moment that ISO text gives, however fine, and whether it names a zone; `ValueError` if it is none.
+    """Return the exact moment of an ISO text, and whether it names a zone; `ValueError` if it is not a moment.
 
     >>> read_moment("1970-01-01 00:00:01.00000000025")
     (Fraction(4000000001, 4), False)

@@ -1,8 +1,8 @@
 """Predicates: AST to plan, with every comparison's types checked.
 
-What decides how two values compare is settled here, once for all backends: constants
-become values of the kind they are compared with, exactly where that is possible; two
-numeric columns of different kinds compare as doubles; integers compute in 64 bits.
+This module decides, once for all backends, how two values compare: constants become values of the kind they are
+compared with, exactly if possible; two numeric columns of different kinds compare as doubles; integers compute in 64
+bits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     AttributeKind = Callable[[ast.Attribute], Kind]
-    """Returns an attribute's kind, or raises the mistake of naming an unknown one."""
+    """Returns an attribute's kind, or raises a mistake if it is unknown."""
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 _UNTYPED = (Kind.NULL, Kind.UNKNOWN)
@@ -36,15 +36,15 @@ _EXAMPLES = {
 def bind_condition(
     node: ast.Predicate, kind_of_attribute: AttributeKind, attributes: Collection[str] = ()
 ) -> plan.Expression:
-    """Return a predicate bound and known to be boolean.
+    """Return the plan of a predicate, which must be boolean.
 
-    `attributes` are for hints: a string that is the name of one was probably put in quotes by mistake.
+    `attributes` are for hints: a string that equals the name of an attribute is probably in quotes by mistake.
     """
     return _Binder(kind_of_attribute, attributes).condition(node)
 
 
 def quoted_attribute(nodes: Iterable[ast.Node], attributes: Collection[str]) -> str | None:
-    """Return how to write the attribute whose name is a string among some nodes; None if there is none."""
+    """Return a hint if a string among these nodes is the name of an attribute, else None."""
     for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in attributes:
             written = ast.quoted_name(node.value)
@@ -72,7 +72,7 @@ class _Binder:
         self.attributes = attributes
 
     def condition(self, node: ast.Predicate) -> plan.Expression:
-        """Return the plan of a predicate that is known to be boolean."""
+        """Return the plan of a predicate, or raise a mistake if it is not boolean."""
         bound = self.bind(node)
         kind = kind_of_value(bound)
         if kind is not Kind.BOOLEAN and kind not in _UNTYPED:
@@ -223,7 +223,7 @@ def _fits_int64(value: object) -> bool:
 
 
 def _as_doubles(left: plan.Expression, right: plan.Expression) -> bool:
-    """Whether two columns are compared of which one is a double and the other is not."""
+    """Whether two columns are compared and only one of them is a double."""
     if isinstance(left, plan.Constant) or isinstance(right, plan.Constant):
         return False
     kinds = {kind_of_value(left), kind_of_value(right)}
@@ -231,7 +231,7 @@ def _as_doubles(left: plan.Expression, right: plan.Expression) -> bool:
 
 
 def _time_constant(value: str, kind: Kind, node: ast.Predicate) -> plan.Constant:
-    """Return a timestamp or date from its ISO form, exactly; where it names no zone, UTC is meant."""
+    """Return a timestamp or date from its ISO form, exactly; without a zone it is in UTC."""
     try:
         if kind is Kind.DATE:
             return plan.Constant(nanoseconds(date.fromisoformat(value)), kind)

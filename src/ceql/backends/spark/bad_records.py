@@ -81,4 +81,4 @@ def _has_bad_item(column: Column, item_type: DataType) -> Column | None:
 
 
 def _any(conditions: list[Column]) -> Column:
-    return reduce(lambda one, other: one | other, conditions)
+    return reduce(lambda left, right: left | right, conditions)

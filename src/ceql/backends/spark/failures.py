@@ -59,7 +59,7 @@ def explained(error: Exception) -> CeqlError:
         text = f"{text}\n{getattr(error, '_stackTrace', '')}"
     if found := _IN_TASK.search(text):
         kind, message = found[1], found[2].strip()
-        known_kinds = {one.__name__: one for one in (DataError, SnapshotError)}
+        known_kinds = {kind.__name__: kind for kind in (DataError, SnapshotError)}
         return known_kinds[kind](message) if kind in known_kinds else JobError(f"{kind}: {message}")
     if raised := _RAISED_IN_PYTHON.findall(text):
         kind, message = raised[-1]

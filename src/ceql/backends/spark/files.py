@@ -203,8 +203,8 @@ def check_output(path: str, mode: Mode, inputs: Collection[str]) -> None:
     target = _here(path)
     if not target.exists():
         return
-    for one in inputs:
-        source = _here(one)
+    for text in inputs:
+        source = _here(text)
         if source.exists() and source.samefile(target):
             raise FileError(f"input and output are the same: {path}")
     if mode == "error":
@@ -221,7 +221,7 @@ def without_leftovers(path: str) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        is_unfinished = target.is_dir() and all(one.name.startswith(("_", ".")) for one in target.iterdir())
+        is_unfinished = target.is_dir() and all(file.name.startswith(("_", ".")) for file in target.iterdir())
         if is_unfinished and not was_there:
             shutil.rmtree(target, ignore_errors=True)
         raise
@@ -234,7 +234,7 @@ def _here(path: str) -> Path:
 
 def _check_replaceable(folder: Path) -> None:
     """Refuse to replace a folder with other things in it than results: Spark removes them all."""
-    others = sorted(one.name for one in folder.iterdir() if not one.name.startswith(("part-", "_", ".")))
+    others = sorted(file.name for file in folder.iterdir() if not file.name.startswith(("part-", "_", ".")))
     if others:
         raise FileError(
             f"{folder} is not replaced: it holds files that Spark did not write, such as {others[0]}",

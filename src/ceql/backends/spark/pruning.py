@@ -84,7 +84,7 @@ def _is_columnar(relation: Any) -> bool:
 def all_or_none(prepared: Prepared, events: DataFrame) -> DataFrame:
     """Return the rows, or none of them if an event does not occur that every match needs."""
     asked = prepared.needed[-MAX_ASKED:]
-    found = reduce(DataFrame.unionAll, [prepared.frame.where(one).limit(1) for one in asked])
+    found = reduce(DataFrame.unionAll, [prepared.frame.where(condition).limit(1) for condition in asked])
     complete = found.agg(F.count("*").alias(FLAGS)).where(F.col(FLAGS) == len(asked))
     return events.join(F.broadcast(complete), F.lit(True), "left_semi")  # noqa: FBT003
 
@@ -92,7 +92,9 @@ def all_or_none(prepared: Prepared, events: DataFrame) -> DataFrame:
 def near_others(prepared: Prepared, events: DataFrame) -> DataFrame:
     """Return the rows without those that no match can have for want of other events near them."""
     needed = prepared.needed[-MAX_NEEDED:]
-    flags = [F.when(one, F.lit(1 << bit).cast("long")).otherwise(F.lit(0)) for bit, one in enumerate(needed)]
+    flags = [
+        F.when(condition, F.lit(1 << bit).cast("long")).otherwise(F.lit(0)) for bit, condition in enumerate(needed)
+    ]
     slot, has_neighbours = _slot(prepared)
     seen = events.groupBy(slot.alias(SLOT)).agg(F.bit_or(reduce(Column.bitwiseOR, flags)).alias(FLAGS))
     if has_neighbours:

@@ -97,7 +97,9 @@ def prepare(
     time_column, order_by = order_options(query, time_column, order_by)
     sources = streams_in(text)
     frame = _one_frame(events, sources)
-    types = {name: one for name, one in Schema.of(frame.schema).streams[0].columns.items() if name != STREAM}
+    types = {
+        name: data_type for name, data_type in Schema.of(frame.schema).streams[0].columns.items() if name != STREAM
+    }
     described = dict.fromkeys(sources, pa.schema(list(types.items())))
     bound = compile(
         text,

@@ -115,7 +115,7 @@ def _methods_that_java_compiles(spark: SparkSession) -> Iterator[None]:
 
 def _count_by_reason(rows: DataFrame) -> dict[str | None, int]:
     counts = rows.groupBy(F.col(f"{PROBLEM}.reason").alias("reason")).count().collect()
-    return {one["reason"]: one["count"] for one in sorted(counts, key=lambda one: (-one["count"], str(one["reason"])))}
+    return {row["reason"]: row["count"] for row in sorted(counts, key=lambda row: (-row["count"], str(row["reason"])))}
 
 
 def _n_read(stream: EventStream, n_kept: int) -> int:

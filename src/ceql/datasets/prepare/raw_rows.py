@@ -78,7 +78,7 @@ def checked_rows(lines: DataFrame, columns: Sequence[RawColumn], checks: Mapping
     )
     texts = {column.name: F.trim(F.get(_FIELDS, F.lit(place))) for place, column in enumerate(columns)}
     typed = split.select("*", *(_typed(column, texts[column.name]).alias(column.name) for column in columns))
-    is_fine = reduce(and_, (F.isnotnull(one.name) for one in columns), F.col(_REGULAR))
+    is_fine = reduce(and_, (F.isnotnull(column.name) for column in columns), F.col(_REGULAR))
     problem = F.coalesce(F.when(~is_fine, _problem_of_form(columns, texts)), first_problem(checks))
     return typed.select(LINE, *PLACE, *texts, problem.alias(PROBLEM))
 
@@ -90,9 +90,15 @@ def _problem_of_form(columns: Sequence[RawColumn], texts: Mapping[str, Column]) 
         {
             "wrong number of columns": n_wrong,
             "missing value": those_of({name: text == "" for name, text in texts.items()}),
-            "unparsable number": those_of({one.name: F.isnull(one.name) for one in columns if one.kind in _NUMERIC}),
-            "unparsable time": those_of({one.name: F.isnull(one.name) for one in columns if one.kind == "time"}),
-            "negative value": those_of({one.name: F.col(one.name) < 0 for one in columns if _is_measure(one)}),
+            "unparsable number": those_of(
+                {column.name: F.isnull(column.name) for column in columns if column.kind in _NUMERIC}
+            ),
+            "unparsable time": those_of(
+                {column.name: F.isnull(column.name) for column in columns if column.kind == "time"}
+            ),
+            "negative value": those_of(
+                {column.name: F.col(column.name) < 0 for column in columns if _is_measure(column)}
+            ),
         }
     )
 
@@ -145,7 +151,7 @@ def _regular(columns: Sequence[RawColumn]) -> str:
         "time": r" *+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d *+",
     }
     signed = {"integer": r" *+-?+\d++ *+", "number": r" *+-?+(?:\d++(?:\.\d*+)?+|\.\d++) *+"}
-    return f"^{','.join((signed if one.may_be_negative else patterns)[one.kind] for one in columns)}$"
+    return f"^{','.join((signed if column.may_be_negative else patterns)[column.kind] for column in columns)}$"
 
 
 def _typed(column: RawColumn, text: Column) -> Column:

@@ -26,7 +26,7 @@ def stock_events(spark: SparkSession, raw: str) -> EventStream:
     """
     lines = raw_lines(spark, raw, COLUMNS)
     rows = without_repetitions(_checked(lines), ["id"], "duplicate id")
-    columns = {"type": "event_type", **{one.name: one.name for one in COLUMNS[1:]}}
+    columns = {"type": "event_type", **{column.name: column.name for column in COLUMNS[1:]}}
     return EventStream(rows, {name: F.col(column) for name, column in columns.items()}, ("stock_time", *PLACE))
 
 

@@ -36,7 +36,7 @@ class Zones:
 
         A border belongs to the zones on both sides. Where several zones meet or overlap, the first in the file counts.
         """
-        found = _first_at(self, *(one.to_numpy(zero_copy_only=False) for one in (longitudes, latitudes)))
+        found = _first_at(self, *(degrees.to_numpy(zero_copy_only=False) for degrees in (longitudes, latitudes)))
         return pa.array(self.names, pa.string()).take(pa.array(found, mask=found == NOWHERE))
 
 

@@ -109,7 +109,7 @@ class Parts:
     def join_empty(self) -> None:
         """Put one empty part in the place of each two that only the last bit tells apart."""
         for n_bits in range(max(map(len, self.parts)), 0, -1):
-            for name in [one for one in self.parts if len(one) == n_bits and one.endswith("0")]:
+            for name in [part for part in self.parts if len(part) == n_bits and part.endswith("0")]:
                 other = f"{name[:-1]}1"
                 # The other half may have been split further.
                 if self.parts[name] is None and self.parts.get(other, name) is None:
