@@ -254,7 +254,7 @@ def test_events_whose_type_has_no_key_or_whose_time_is_no_number_are_counted(fol
 def test_ties_on_which_matches_depend_are_told(folder: Folder, clauses: str) -> None:
     (folder / "e.csv").write_text("type,k,t\nA,p,1\nB,p,1\nA,q,2\nB,q,2\nC,q,2\nA,p,9\n")
     (folder / "q.ceql").write_text(f"SELECT * FROM S WHERE A AS x : B AS y {clauses} WITHIN 5 [t]")
-    note = "note: 3 events tie with one before them in 't', and their order can change the matches; order_by names "
+    note = "note: 3 events tie with an earlier event in 't', and their order can change the matches; order them with "
     for plan in ("keys", "single") if clauses else ("shards", "single"):
         result = folder.run("-i", "e.csv", "--json", "--plan", plan)
         assert result.exit_code == 0, result.stderr
