@@ -27,7 +27,7 @@ JSON_LINES = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz
 TABLES = (".txt", ".tsv", ".tab", ".dat", ".psv")
 """Suffixes of files that are probably CSV, but not with commas."""
 MAX_NAME = 50
-"""How many characters of a name an unfinished file's name repeats: file systems allow 255 bytes."""
+"""Characters that an unfinished file takes over from the final name: file systems allow 255 bytes for a name."""
 
 SUFFIXES = (*PARQUET, *ARROW, *CSV, *JSON_LINES)
 _ENCODING_HINT = "convert it to UTF-8: iconv -f ISO-8859-1 -t UTF-8"
@@ -36,7 +36,7 @@ FORMATS = ("parquet", "arrow", "csv", "json")
 
 
 _UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError, DataError)
-"""What is raised for files that cannot be read."""
+"""The exceptions that reading a bad file raises."""
 
 
 class FileError(DataError):
@@ -110,8 +110,8 @@ def read_all_events(
 ) -> EventFile:
     """Open files, folders of files and glob patterns as one stream of events, one file after the other.
 
-    Files of a folder or pattern come in the order of their names. All must have the columns of the first, whose types
-    come from the first file that has a value there.
+    Files of a folder or pattern come in the order of their names. All must have the columns of the first file. The type
+    of a column comes from the first file that has a value in it.
     """
     files = [file for path in paths for file in _files_of(path, format)]
     opened = [read_events(file, column_types, format=format, options=options) for file in files]
@@ -127,9 +127,9 @@ def read_all_events(
 
 
 def _with_type(field: pa.Field, files: Sequence[EventFile]) -> pa.Field:
-    """Return a column of the first file with a type, if any file has one: a header alone has none."""
-    types = [one.type for file in files for one in file.schema if one.name == field.name]
-    return next((field.with_type(one) for one in types if not pa.types.is_null(one)), field)
+    """Return a column with the first type that any file gives it: a file that is only a header gives no types."""
+    types = [column.type for file in files for column in file.schema if column.name == field.name]
+    return next((field.with_type(data_type) for data_type in types if not pa.types.is_null(data_type)), field)
 
 
 def _files_of(path: str, format: str | None) -> list[Path]:
@@ -148,7 +148,7 @@ def _files_of(path: str, format: str | None) -> list[Path]:
 
 
 def _like(batch: pa.RecordBatch, schema: pa.Schema, file: Path, first: Path) -> pa.RecordBatch:
-    """Return a batch with the columns of another file, in its order."""
+    """Return a batch with the columns of the first file, in the order of that file."""
     try:
         return batch.select(schema.names).cast(schema)
     except (KeyError, ValueError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -157,7 +157,7 @@ def _like(batch: pa.RecordBatch, schema: pa.Schema, file: Path, first: Path) -> 
 
 
 def _check_names(fields: Iterable[pa.Field]) -> None:
-    """Raise `UnicodeDecodeError` where a name is not UTF-8: Arrow looks at names when they are asked for."""
+    """Raise `UnicodeDecodeError` if a name is not UTF-8: Arrow decodes a name only when it is read."""
     for field in fields:
         assert isinstance(field.name, str)
         if pa.types.is_nested(field.type):
@@ -165,24 +165,24 @@ def _check_names(fields: Iterable[pa.Field]) -> None:
 
 
 def _check_zones(schema: pa.Schema) -> None:
-    """Refuse times of an unknown zone, which could not be shown."""
+    """Refuse times in an unknown zone: they could not be printed."""
     for field in schema:
         if pa.types.is_timestamp(field.type) and field.type.tz is not None:
             try:
                 pa.scalar(0, field.type).as_py()
-            except Exception as error:  # Of the library that has the zones, which may be one of several.
+            except Exception as error:  # Several libraries may provide the zones, each with its own error.
                 raise DataError(f"column '{field.name}' has an unknown time zone {field.type.tz!r}") from error
 
 
 def _check_is_text(schema: pa.Schema) -> None:
-    """Refuse CSV that is not UTF-8: Arrow would take its columns for binary."""
+    """Refuse CSV that is not UTF-8: Arrow would read its columns as binary."""
     for field in schema:
         if field.type == pa.binary():
             raise DataError(f"the text of '{field.name}' is not UTF-8", _ENCODING_HINT)
 
 
 def _checked_batches(opened: Any) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of an Arrow file, checked first, because its bytes are used in place."""
+    """Yield the batches of an Arrow file. Each is checked first, because its bytes are used in place."""
     for index in range(opened.num_record_batches):
         batch = opened.get_batch(index)
         batch.validate(full=True)
@@ -190,7 +190,7 @@ def _checked_batches(opened: Any) -> Iterator[pa.RecordBatch]:
 
 
 def _explained(batches: Iterator[pa.RecordBatch], path: Path) -> Iterator[pa.RecordBatch]:
-    """Yield batches; errors further down in a file look like those at its start."""
+    """Yield batches; an error in the middle of a file looks like an error at its start."""
     try:
         yield from batches
     except _UNREADABLE as error:
@@ -213,7 +213,7 @@ def _unreadable(path: Path, error: Exception) -> FileError:
 
 
 class Writer(Protocol):
-    """Takes record batches and puts them into a file."""
+    """Writes record batches to a file."""
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Add some rows."""
@@ -221,9 +221,9 @@ class Writer(Protocol):
 
 @contextmanager
 def write_rows(path: Path, schema: pa.Schema) -> Iterator[Writer]:
-    """Open a file for rows of a schema; a file that is there is replaced only when all is written."""
+    """Open a file for rows of a schema; an existing file is replaced only when all rows are written."""
     kind = check_suffix(path)
-    # The name cannot be guessed, and the file must be new: a link of that name could lead to a file of someone else.
+    # The name cannot be guessed, and the file must be new: otherwise a link of that name could lead to another file.
     unfinished = path.with_name(f".{path.name[:MAX_NAME]}.{secrets.token_hex(8)}.unfinished")
     with _removed(unfinished), unfinished.open("xb") as file:
         if kind == "parquet":
@@ -240,7 +240,7 @@ def write_rows(path: Path, schema: pa.Schema) -> Iterator[Writer]:
 
 @contextmanager
 def _removed(path: Path) -> Iterator[None]:
-    """Remove a file at the end, also after an error, if it is still there."""
+    """Remove a file at the end if it still exists, also after an error."""
     try:
         yield
     finally:
@@ -248,7 +248,7 @@ def _removed(path: Path) -> Iterator[None]:
 
 
 class _ParquetWriter:
-    """Parquet with times in microseconds: Spark does not read finer ones."""
+    """Parquet with times in microseconds: Spark cannot read nanoseconds."""
 
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
         self._schema = pa.schema([field.with_type(_in_microseconds(field.type)) for field in schema], schema.metadata)
@@ -326,7 +326,7 @@ def check_suffix(path: Path) -> str:
 
 
 def format_hint(name: str) -> str:
-    """Return what to do about a name whose suffix stands for no format.
+    """Return a hint for a name whose suffix stands for no format.
 
     >>> format_hint("trades.txt")
     "give --format csv --option delimiter=';', or whatever separates its cells"
@@ -338,7 +338,7 @@ def format_hint(name: str) -> str:
 
 
 def format_of(name: str) -> str | None:
-    """Return the format that the suffix of a name stands for, None if it is not known.
+    """Return the format that the suffix of a name stands for, None if the suffix is unknown.
 
     >>> format_of("trades.CSV.gz"), format_of("trades")
     ('csv', None)

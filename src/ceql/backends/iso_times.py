@@ -1,8 +1,8 @@
 """Times in text, ISO 8601, as both engines read them from CSV and JSON.
 
-A date, which alone means its midnight; then `T` or a blank and the time of day, with or without minutes, seconds, a
-fraction of up to nine digits and a zone; `t` and `z` will do. `SPARK_PATTERN` says the same to Spark. Times without a
-zone mean UTC, as they do in queries. What is finer than microseconds is cut off, as Spark has nothing finer.
+A time is a date, then `T` or a blank, then the time of day. A date alone means its midnight. Minutes, seconds, a
+fraction of up to nine digits and a zone are optional; `t` and `z` are allowed. `SPARK_PATTERN` is the same for Spark.
+Times without a zone are in UTC, as they are in queries. Digits beyond microseconds are cut off, because Spark has none.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ SPARK_PATTERN = "yyyy-MM-dd['T'][' '][HH[:mm[:ss[.SSSSSSSSS]]][XXX][XX][X]]"
 
 
 NONE = np.int64(-(2**63))
-"""What stands for a number that is none; less than all others."""
+"""The result for text that is not a number; less than all numbers."""
 PLUS, MINUS, DOT, COLON = ord("+"), ord("-"), ord("."), ord(":")
 
 
 class NotATime(ValueError):  # noqa: N818 - it is not raised to users
-    """A text is no time; the message is its number."""
+    """A text is not a time; the message is the number of the text."""
 
 
 def as_moments(texts: pa.Array) -> pa.Array:
@@ -41,8 +41,8 @@ def as_moments(texts: pa.Array) -> pa.Array:
     _, offsets, data = texts.buffers()
     ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
     moments = np.zeros(len(texts), np.int64)
-    # PERF: Arrow's own casts take one form of time each, and are slow for those with zones: on a busy machine reading 2
-    # million rows of CSV with times took 2.4 to 7.5 s with them, and takes 0.7 to 1.5 s so.
+    # PERF: each of Arrow's own casts reads one form of time, and zones make them slow. Reading 2 million rows of CSV
+    # with times, on a busy machine, took 2.4 to 7.5 s with these casts, and takes 0.7 to 1.5 s without.
     wrong = _parse(np.frombuffer(data, np.uint8), ends, is_valid, moments)
     if wrong >= 0:
         raise NotATime(int(wrong))
@@ -51,7 +51,7 @@ def as_moments(texts: pa.Array) -> pa.Array:
 
 @compiled
 def _parse(data: Any, ends: Any, is_valid: Any, moments: Any) -> Any:
-    """Write the microseconds since 1970 of each text; return the number of the first that is no time, -1 if all are."""
+    """Write the microseconds since 1970 of each text; return the number of the first text that is not a time, or -1."""
     for row in range(is_valid.shape[0]):
         if is_valid[row]:
             moments[row] = _moment(data, np.int64(ends[row]), np.int64(ends[row + 1]))
@@ -80,7 +80,7 @@ def _moment(data: Any, at: Any, end: Any) -> Any:
 
 @compiled
 def _clock(data: Any, at: Any, end: Any) -> Any:
-    """Return the microseconds from midnight to a time of day, and where that ends: hh, hh:mm, hh:mm:ss, hh:mm:ss.f."""
+    """Return the microseconds since midnight, and where the time of day ends: hh, hh:mm, hh:mm:ss, hh:mm:ss.f."""
     micros, limit, unit = np.int64(0), 24, 3_600_000_000
     for part in range(3):
         if part > 0 and not (at < end and data[at] == COLON):
@@ -136,8 +136,8 @@ def _days_in(year: Any, month: Any) -> Any:
 
 @compiled
 def _days(year: Any, month: Any, day: Any) -> Any:
-    """Return the days since 1970-01-01 in the Gregorian calendar, before its time, too."""
-    # Years begin in March, so that a leap day is the last of its year.
+    """Return the days since 1970-01-01 in the Gregorian calendar, even for dates before it was introduced."""
+    # Years begin in March, so that a leap day is the last day of its year.
     of_march = year - 1 if month <= 2 else year
     months = (month + 9) % 12
     in_year = (153 * months + 2) // 5 + day - 1

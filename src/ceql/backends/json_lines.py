@@ -1,11 +1,11 @@
-"""Rows as lines of JSON, the same whichever engine found them.
+"""Rows as lines of JSON, the same from both engines.
 
     times       ISO 8601, six digits after the second, nine where there are nanoseconds; with a zone, in UTC and with Z
-    numbers     with all digits, decimals too; NaN, Infinity and -Infinity, which JSON lacks, as strings
+    numbers     with all digits, also decimals; NaN, Infinity and -Infinity, which JSON lacks, as strings
     binary      Base64
     NULL        null; no attribute is left out
 
-Spark is told the same in `SPARK_OPTIONS`.
+`SPARK_OPTIONS` says the same to Spark.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ SPARK_TIMES = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-"""How Spark writes times; by itself it cuts them to milliseconds."""
+"""How Spark writes times; its default cuts them to milliseconds."""
 SPARK_OPTIONS = {"ignoreNullFields": "false", **SPARK_TIMES}
-"""How Spark writes JSON. Numbers that JSON lacks are strings by itself."""
+"""How Spark writes JSON. It needs no option to write numbers that JSON lacks as strings."""
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str, allow_nan=False)
 _NOT_FINITE = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
@@ -40,7 +40,7 @@ def json_line(value: Any) -> str:
 
 
 def shown_json(text: str) -> str:
-    r"""Return the same JSON with what a terminal would obey as escapes; it can only be within strings.
+    r"""Return the same JSON with control characters as escapes, because a terminal obeys them; only strings have them.
 
     >>> shown_json('"\x7f\u202e"')
     '"\\u007f\\u202e"'
@@ -75,14 +75,14 @@ def _texts(array: pa.Array) -> list[str]:
     if pa.types.is_decimal(kind):
         return _unless_null(array.cast(pa.string()), str)
     if pa.types.is_floating(kind):
-        # As text first: the shortest that tells numbers of 32 bits apart is not that of 64 bits.
+        # As text first: the shortest text for a number differs between 32 and 64 bits.
         shortest = array if pa.types.is_float64(kind) else array.cast(pa.float32()).cast(pa.string())
         return _unless_null(shortest, _number)
     return _unless_null(*_as_text(array))
 
 
 def _as_text(array: pa.Array) -> tuple[pa.Array, Callable[[Any], str]]:
-    """Return values of one column of Arrow's simple types, and what makes JSON of each that Python gets."""
+    """Return a column of a simple Arrow type in a form that Python can hold, and a function that makes JSON of it."""
     kind = array.type
     if pa.types.is_timestamp(kind):
         return _times(array), _quoted
@@ -111,10 +111,10 @@ def _number(value: float | str) -> str:
 
 
 def _times(array: pa.Array) -> pa.Array:
-    """Return times as text; by Arrow, because Python has neither nanoseconds nor years beyond 9999."""
+    """Return times as text. Arrow writes it, because Python has neither nanoseconds nor years beyond 9999."""
     kind = array.type
     unit = "ns" if kind.unit == "ns" else "us"
-    # Arrow's times with a zone are kept in UTC, so that leaving it out gives those of UTC.
+    # Arrow stores times with a zone in UTC, so dropping the zone gives the time in UTC.
     there = array if kind.tz is None else array.cast(pa.timestamp(kind.unit, "UTC")).cast(pa.timestamp(kind.unit))
     texts = pc.replace_substring(there.cast(pa.timestamp(unit)).cast(pa.string()), " ", "T", max_replacements=1)
     if unit == "ns":

@@ -55,7 +55,7 @@ def match(
 
 
 class _Rereading:
-    """Reads the same events once more each time that matches are read, where the events allow it."""
+    """Reads the events again each time that matches are read, if the events allow it."""
 
     def __init__(self, query: Query | str | PathLike[str], events: object, options: dict[str, Any]) -> None:
         self._query, self._events, self._options = query, events, options
@@ -80,11 +80,11 @@ class _Rereading:
 
     @property
     def n_dropped(self) -> int:
-        """How many events were left out by the last reading."""
+        """How many events the last reading left out."""
         return self._source.n_dropped
 
     def begin(self) -> Iterator[Found]:
-        """Begin to read; an error if that has used up the events before."""
+        """Begin to read; an error if an earlier reading has used up the events."""
         given = self._events.values() if isinstance(self._events, Mapping) else [self._events]
         is_gone = any(isinstance(events, pa.RecordBatchReader) for events in given)
         if self._has_begun and not is_gone:

@@ -1,7 +1,7 @@
-"""Events from CSV and JSON lines, which do not say what their columns hold.
+"""Events from CSV and JSON lines, which do not store the types of their columns.
 
-Types come from CREATE STREAM, else from the values at the beginning of a file. What is NULL and what is a time is
-decided as Spark decides it with the options of `spark/files.py`, so that both engines read the same events.
+Types come from CREATE STREAM, else from the values at the beginning of a file. NULLs and times are read as Spark reads
+them with the options of `spark/files.py`, so that both engines read the same events.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ceql.engine.intake.batch import check_names
 from ceql.errors import DataError
 
 BLOCK = 1 << 24
-"""Bytes of text that are read at a time, and from which types are guessed."""
+"""Bytes of text that are read at a time; the first ones decide the types."""
 
 CSV_OPTIONS = ("header", "delimiter", "sep")
 """Options for reading CSV, as Spark calls them."""
@@ -32,7 +32,7 @@ TYPE_HINT = "types are guessed from the first rows; declare them with CREATE STR
 _ZONE = "[tT ].*([zZ]|[+-][0-9:]+)$"
 
 _DELIMITERS = {";": ";", "\t": "\\t", "|": "|"}
-"""Characters that separate the cells of what is called CSV, and how the command line takes them."""
+"""Characters that may separate the cells of CSV, and how to write them on the command line."""
 
 
 def open_csv(
@@ -40,7 +40,7 @@ def open_csv(
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """Return the columns of a CSV file, and its rows.
 
-    An empty cell is NULL, between quotes too; no word is. `column_types` are the declared types, by column.
+    An empty cell is NULL, also between quotes; no word means NULL. `column_types` are the declared types, by column.
     """
     has_header = options.get("header", "true").lower() == "true"
     read = pa.csv.ReadOptions(block_size=BLOCK, autogenerate_column_names=not has_header)
@@ -50,7 +50,7 @@ def open_csv(
     parse = pa.csv.ParseOptions(delimiter=delimiter)
 
     def opened(source: Any, types: Mapping[str, pa.DataType]) -> Any:
-        # A form that no text has, so that times are left to us.
+        # No text has this form, so Arrow parses no times: they are parsed here.
         convert = pa.csv.ConvertOptions(
             column_types=types, null_values=[""], strings_can_be_null=True, timestamp_parsers=["\1"]
         )
@@ -60,7 +60,7 @@ def open_csv(
     head = _beginning(path)
     source: Any = path
     if head and b"\n" not in head and b"\r" not in head:
-        # A header alone, which the reader wants to end.
+        # The file is only a header; the reader needs a line end after it.
         head += b"\n"
         source = pa.BufferReader(head)
     found = opened(pa.BufferReader(head), declared)
@@ -92,7 +92,7 @@ def open_json(path: Path, column_types: Mapping[str, pa.DataType]) -> tuple[pa.S
         declared = column_types.get(field.name)
         data_type = _guessed(first[field.name]) if declared is None else declared
         wanted.append((field.name, data_type))
-        # A number that is declared as text becomes one afterwards: the reader refuses it.
+        # A number that is declared as text is converted afterwards: the reader would refuse it.
         is_text = pa.types.is_string(data_type) and (pa.types.is_integer(field.type) or pa.types.is_boolean(field.type))
         if not pa.types.is_null(data_type):
             explicit.append((field.name, field.type if is_text else _read_as(data_type)))
@@ -101,7 +101,7 @@ def open_json(path: Path, column_types: Mapping[str, pa.DataType]) -> tuple[pa.S
 
 
 def begins_with_array(path: Path) -> bool:
-    """Return whether a file of JSON on this machine is one array of events, not lines."""
+    """Return whether a JSON file on this machine is one array of events, not lines."""
     try:
         return _is_array(_beginning(path))
     except (OSError, pa.ArrowInvalid):
@@ -109,7 +109,7 @@ def begins_with_array(path: Path) -> bool:
 
 
 def _guessed(column: pa.Array) -> pa.DataType:
-    """Return the type of a column by its values: text that is all times is times, and times of day are text."""
+    """Return the type of a column by its values. Text is a time if all values are times; times of day are text."""
     if pa.types.is_time(column.type):
         return pa.string()
     if pa.types.is_string(column.type) and column.null_count < len(column):
@@ -119,13 +119,13 @@ def _guessed(column: pa.Array) -> pa.DataType:
 
 
 def _read_as(data_type: pa.DataType) -> pa.DataType:
-    """Return the type that the reader is asked for: it understands only some forms of times, and not all dates."""
+    """Return the type to ask the reader for: it understands only some forms of times, and not all dates."""
     return pa.string() if pa.types.is_timestamp(data_type) or pa.types.is_date(data_type) else data_type
 
 
 def _converted(reader: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for batch in reader:
-        # The reader of JSON takes any bytes for text.
+        # Arrow's JSON reader accepts any bytes as text.
         batch.validate(full=True)
         columns = [_as_declared(batch.column(field.name), field) for field in schema]
         yield pa.record_batch(columns, schema=schema)
@@ -148,7 +148,7 @@ def _as_declared(column: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _check_has_no_zone(texts: pa.Array, name: str) -> None:
-    """Refuse times with a zone in a column that is declared to have none: Spark does, and which hour is meant?"""
+    """Refuse times with a zone in a column declared without: Spark does too, and the meant hour is unclear."""
     has_zone = pc.match_substring_regex(texts, _ZONE)
     if pc.any(has_zone).as_py():
         text = texts.filter(has_zone)[0].as_py()
@@ -156,7 +156,7 @@ def _check_has_no_zone(texts: pa.Array, name: str) -> None:
 
 
 def check_delimiter(names: list[str], delimiter: str) -> None:
-    """Refuse a file whose only column has the names of several."""
+    """Refuse a file whose only column name looks like several names."""
     if len(names) == 1:
         for other, written in _DELIMITERS.items():
             if other in names[0] and other != delimiter:
@@ -167,7 +167,7 @@ def check_delimiter(names: list[str], delimiter: str) -> None:
 
 
 def _lines_of_array(path: Path) -> bytes:
-    """Return a JSON array of events as lines; it is read as a whole."""
+    """Return a JSON array of events as lines; the whole file is read at once."""
     try:
         with pa.input_stream(str(path)) as stream:
             events = json.loads(stream.read())
@@ -179,7 +179,7 @@ def _lines_of_array(path: Path) -> bytes:
 
 
 def _beginning(path: Path) -> bytes:
-    """Return the first lines of a file, or all of them if they are few."""
+    """Return the first lines of a file, or all of them if it is short."""
     with pa.input_stream(str(path)) as stream:
         head = bytes(stream.read(BLOCK))
     return head if len(head) < BLOCK else head[: head.rfind(b"\n") + 1] or head

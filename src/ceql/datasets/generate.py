@@ -38,10 +38,10 @@ def events(dataset: str, n_events: int, seed: int = 0) -> Iterator[pa.RecordBatc
 def generated(
     session: SparkSession, dataset: str, n_events: int, seed: int = 0, *, n_partitions: int | None = None
 ) -> DataFrame:
-    """Return the same events as `events` does, lazily, as a DataFrame.
+    """Return the same events as `events`, as a lazy DataFrame.
 
-    Its partitions follow one another in the order of time, and so do the files that are written from it, by name. Each
-    task holds one block of events at a time.
+    Its partitions are in the order of time, and so are the names of files written from it. Each task holds one block of
+    events at a time.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -54,7 +54,7 @@ def generated(
 
 
 def blocks_of(numbers: Iterator[pa.RecordBatch], dataset: str, n_events: int, seed: int) -> Iterator[pa.RecordBatch]:
-    """Yield the blocks whose numbers a task has, with strings as Spark takes them."""
+    """Yield the blocks whose numbers a task gets, with strings as Spark needs them."""
     block, columns = _BLOCKS[dataset]
     for batch in numbers:
         for number in batch.column(0).to_pylist():
@@ -62,7 +62,7 @@ def blocks_of(numbers: Iterator[pa.RecordBatch], dataset: str, n_events: int, se
 
 
 def _plain(columns: pa.Schema) -> pa.Schema:
-    """Return the columns with strings that are no dictionaries."""
+    """Return the columns with plain strings instead of dictionaries."""
     return pa.schema(
         [
             (column.name, column.type.value_type if pa.types.is_dictionary(column.type) else column.type)

@@ -1,7 +1,7 @@
 """Synthetic loads of smart plugs with the households, loads and rates of one real house.
 
-The house is number 28 of the DEBS 2014 challenge, which the paper's queries read. Plugs report in rounds, several
-within a second, in which households and plugs come in the order of their names as text: 0, 1, 10, 11, 2.
+The house is number 28 of the DEBS 2014 challenge, which the paper's queries read. Plugs report in rounds, several per
+second. In a round, households and plugs come in the order of their names as text: 0, 1, 10, 11, 2.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ APPLIANCES = {
     (14, 3): Appliance(183, 12, 5, 0.8),
     (15, 2): Appliance(193, 12, 5, 0.8),
 }
-"""Those above 76 watts, the average of the real stream that the paper's queries ask for, by household and plug."""
+"""Appliances above 76 watts, by household and plug. 76 is the real stream's average, which the paper's queries use."""
 SMALL_LOADS = (0, 8, 0, 0, 18, 0, 0, 34, 0, 9, 0, 0, 26, 0, 0, 45, 0, 0, 20)
 """The loads of the other plugs, in turn: most are unused."""
 STANDBY = 4.0
@@ -111,6 +111,6 @@ def _reports(random: np.random.Generator, weights: list[int]) -> tuple[Any, Any]
     second = random.integers(0, SPAN, N_EVENTS)
     # Most rounds are two seconds apart.
     second -= (second % 2) * random.integers(0, 2, N_EVENTS)
-    # One number for both is sorted faster than rows are.
+    # Sorting one number for both is faster than sorting rows.
     both = np.sort(second * len(weights) + plug)
     return both % len(weights), both // len(weights)

@@ -25,7 +25,7 @@ STOCKS = (
 )
 NAMES, SHARES, PRICES, SPREADS = (list(column) for column in zip(*STOCKS, strict=True))
 
-# Half of the trades come at the same millisecond as the one before: an order filled in parts, of one type, name and
+# Half of the trades have the same millisecond as the trade before: an order filled in parts, with one type, name and
 # price. The other gaps are lognormal, and a window of ten seconds holds about ninety trades.
 SAME_TIME, GAP_MU, GAP_SIGMA = 0.48, 4.5, 1.29
 MEAN_GAP = 108

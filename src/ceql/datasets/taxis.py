@@ -1,7 +1,6 @@
-"""Synthetic taxi trips with the zones, fares and rates of real ones in New York.
+"""Synthetic taxi trips with the zones, fares and rates of real trips in New York.
 
-Zones have the names under which the paper's queries look for them, and the shares that they have there, in the first
-hour of the DEBS 2015 challenge.
+Zones have the names that the paper's queries use, and their shares in the first hour of the DEBS 2015 challenge.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ from ceql.datasets.blocks import N_EVENTS, drawn, random_for, stream, words
 BEGIN = 1_356_998_400
 """The first second of 2013, since 1970."""
 SPAN = 24_240
-"""Seconds of a block: 5.4 trips end in each, on average. These are whole minutes."""
+"""Seconds of a block, a whole number of minutes: 5.4 trips end in each second, on average."""
 WHOLE_MINUTE = 0.52
 """The share of trips whose times are rounded to minutes."""
 
 N_TAXIS = 5_500
-"""As many as make the real number of different ones in ten thousand trips."""
+"""Chosen so that ten thousand trips have as many different taxis as in the real data."""
 SHIFT_SECONDS = 43_200
-"""A taxi has a driver by day and another by night."""
+"""A taxi has one driver by day and another by night."""
 
 SAME_ZONE = 0.05
-"""The share of trips that end in the zone where they began, beside those that do so by chance."""
+"""The share of trips that end in the zone where they began, in addition to those that do so by chance."""
 # Zone, and its shares of pickups and of drop-offs in ten-thousandths.
 ZONES = (
     ("East Harlem North", 540, 462),
@@ -202,5 +201,5 @@ def _amounts(random: np.random.Generator, distance: Any, *, is_by_card: Any) -> 
 
 @cache
 def _names(kind: str, n: int) -> pa.Array:
-    """Return different names that look as those of the real data do."""
+    """Return different names that look like the names in the real data."""
     return pa.array([hashlib.md5(f"{kind} {number}".encode()).hexdigest().upper() for number in range(n)])

@@ -1,4 +1,4 @@
-"""Pictures of automata and matches, each one text that needs nothing else: SVG, or HTML."""
+"""Pictures of automata and matches. Each is a single SVG or HTML text that needs nothing else."""
 
 from ceql.pictures.automaton_svg import automaton_svg
 from ceql.pictures.timeline_html import Timeline, timeline

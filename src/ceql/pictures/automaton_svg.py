@@ -1,7 +1,7 @@
-"""An automaton as one SVG that needs nothing else: no program, no font, no script.
+"""An automaton as a single SVG that needs no program, font or script.
 
-Solid arrows give the event to the variables below the condition, dashed ones skip it. Labels that are
-long are cut; the whole text of each is in its `title`, which browsers show under the pointer.
+Solid arrows give the event to the variables below the condition, dashed arrows skip it. Long labels
+are cut; the `title` of each has the whole text, which browsers show under the pointer.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from ceql.pictures.routes import Curve, Point, routes
 from ceql.syntax import plan
 
 MAX_STATES, MAX_TRANSITIONS = 300, 1000
-"""Largest automaton that is drawn: what is larger is no longer seen, and takes long."""
+"""Largest automaton that is drawn: a larger picture would be unreadable and slow."""
 MAX_WIDTH = 1060.0
-"""Where a row of states ends."""
+"""Width at which a row of states ends."""
 MAX_COLUMNS = 26
 """Characters in a line of a label."""
 MAX_LINES = 7
-"""Lines of a condition."""
+"""Most lines of a condition."""
 
 RADIUS = 17.0
 CHARACTER, LINE = 6.65, 14.5
@@ -41,7 +41,7 @@ MARGIN = 22.0
 ARROW = 8.0
 LEGEND = 34.0
 MIN_WIDTH = 500.0
-"""What the legend takes."""
+"""Height of the legend, and the width that it needs."""
 START = 22.0
 """Length of the arrow to the initial state."""
 
@@ -124,7 +124,7 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _printable(text: str) -> str:
-    """Return text with what XML cannot hold, and what would break lines, replaced."""
+    """Return text in which spaces or U+FFFD replace characters that break lines or that XML cannot hold."""
     return "".join(
         character if character.isprintable() else " " if character.isspace() else "\N{REPLACEMENT CHARACTER}"
         for character in text
@@ -268,7 +268,7 @@ def _on_circle(box: Box, degrees: float) -> Point:
 
 
 def _line(curves: list[Curve]) -> str:
-    """Return an arrow along curves; its head is drawn out, because pictures of one page would share a marker's name."""
+    """Return an arrow along curves. Its head is a path, because pictures on a page would share the name of a marker."""
     *before, (begin, first, second, tip) = curves
     start = next((point for point in (second, first, begin) if point != tip), (tip[0] - 1, tip[1]))
     length = math.hypot(tip[0] - start[0], tip[1] - start[1])

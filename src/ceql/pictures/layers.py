@@ -1,8 +1,8 @@
-"""A layered layout of directed graphs, from left to right, in rows if one would be too wide.
+"""A layered layout of directed graphs, from left to right, in several rows if one row would be too wide.
 
-States lie in layers, so that most edges go right. Between two layers of states lies one of labels: a label
-is a box like any other, so that none covers another. An edge is a chain of boxes, one in each layer that it
-passes; where it goes left, the chain is laid out as if it went right, and drawn the other way round.
+States lie in layers, so that most edges go right. Between two layers of states lies a layer of labels. A
+label is a box like any other, so that no label covers another. An edge is a chain of boxes, one in each layer
+that it passes. An edge that goes left is laid out as if it went right, and drawn the other way round.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ N_SWEEPS = 12
 
 @dataclass(eq=False)
 class Box:
-    """What a layer holds: a state, a label, or the place where an edge passes; `up` and `down` start at its middle."""
+    """An item of a layer: a state, a label, or the place where an edge passes; `up` and `down` start at its middle."""
 
     width: float
     up: float
@@ -38,7 +38,7 @@ class Box:
 
 @dataclass(eq=False)
 class Edge:
-    """From one state to another, with a label; `chain` has its boxes from left to right, whichever way it goes."""
+    """An edge between two states, with a label; `chain` has its boxes from left to right, whichever way it goes."""
 
     source: int
     target: int
@@ -54,7 +54,7 @@ Neighbours = dict[Box, tuple[list[Box], list[Box]]]
 def lay_out(
     states: Sequence[Box], edges: Sequence[Edge], first: int, last: int, max_width: float
 ) -> tuple[float, float]:
-    """Place the boxes of states and edges, none of which is a loop; return the width and height of all.
+    """Place the boxes of states and edges; return the total width and height. No edge may be a loop.
 
     `first` is the state to begin with, `last` belongs at the right end.
     """
@@ -66,7 +66,7 @@ def lay_out(
 
 
 def _turn_around(n_states: int, edges: Sequence[Edge], first: int) -> None:
-    """Mark the edges that close a cycle, found in depth from the first state."""
+    """Mark the edges that close a cycle, found by a depth-first search from the first state."""
     leaving = defaultdict(list)
     for candidate in edges:
         leaving[candidate.source].append(candidate)
@@ -127,7 +127,7 @@ def _depths(n_states: int, edges: Sequence[Edge]) -> list[int]:
 
 
 def _ends(edge: Edge) -> tuple[int, int]:
-    """Return the state at the left end and that at the right one."""
+    """Return the states at the left and the right end."""
     return (edge.target, edge.source) if edge.goes_left else (edge.source, edge.target)
 
 
@@ -162,7 +162,7 @@ def _order(layers: list[list[Box]], edges: Sequence[Edge]) -> None:
 
 
 def _neighbours(edges: Iterable[Edge]) -> Neighbours:
-    """Return for each box those to its left and those to its right."""
+    """Return, for each box, the boxes to its left and those to its right."""
     beside: Neighbours = defaultdict(lambda: ([], []))
     for edge in edges:
         for left, right in pairwise(edge.chain):
@@ -185,14 +185,14 @@ def _n_crossings(layers: list[list[Box]], neighbours: Neighbours) -> int:
 
 
 def _rows(widths: list[float], max_width: float) -> list[list[int]]:
-    """Return the layers of each row: as few rows as the width allows, and these of similar width.
+    """Return the layers of each row: as few rows as the width allows, all of similar width.
 
     A row begins with the labels of the edges that come from the row before.
     """
     chunks = [[0]] + [[layer, layer + 1] for layer in range(1, len(widths), 2)]
     sizes = [sum(widths[layer] for layer in chunk) + 2 * BEND * (len(chunk) - 1) for chunk in chunks]
     n_rows = len(_filled(sizes, max(max_width, *sizes)))
-    # The narrowest rows of which there are no more.
+    # The smallest width that needs no more rows.
     limits = sorted(sum(sizes[start:end]) for start in range(len(sizes)) for end in range(start + 1, len(sizes) + 1))
     limit = next(limit for limit in limits if limit >= max(sizes) and len(_filled(sizes, limit)) <= n_rows)
     return [[layer for chunk in row for layer in chunks[chunk]] for row in _filled(sizes, limit)]
@@ -211,7 +211,7 @@ def _filled(sizes: list[float], limit: float) -> list[list[int]]:
 
 
 def _coordinates(layers: list[list[Box]], edges: Sequence[Edge], rows: list[list[int]]) -> tuple[float, float]:
-    """Set the middle of every box; return the width and height of all."""
+    """Set the middle of every box; return the total width and height."""
     for row, inside in enumerate(rows):
         for box in (box for layer in inside for box in layers[layer]):
             box.row = row
@@ -234,7 +234,7 @@ def _coordinates(layers: list[list[Box]], edges: Sequence[Edge], rows: list[list
 
 
 def _columns(layers: list[list[Box]], inside: list[int], left: float) -> float:
-    """Set how far right the layers of a row are, one after the other; return where they end."""
+    """Place the layers of a row from left to right; return where they end."""
     for number in inside:
         bend = BEND if number % 2 else 0.0
         size = max(box.width for box in layers[number])
@@ -245,7 +245,7 @@ def _columns(layers: list[list[Box]], inside: list[int], left: float) -> float:
 
 
 def _heights(layers: list[list[Box]], neighbours: Neighbours) -> None:
-    """Set the heights of a row's boxes: near the middle of their neighbours, in order, none over another."""
+    """Set the heights of a row's boxes: near the middle of their neighbours, in order, without overlap."""
     for layer in layers:
         _settle(layer, [0.0] * len(layer))
     row = layers[0][0].row
@@ -268,7 +268,7 @@ def _settle(layer: list[Box], wanted: list[float]) -> None:
 
 
 def spread(wanted: Sequence[float], spaces: Sequence[float]) -> list[float]:
-    """Return the numbers nearest to the wanted ones of which each exceeds the one before by a space at least.
+    """Return the numbers nearest to the wanted ones, such that neighbours are at least a space apart.
 
     >>> spread([0, 0, 10], [4, 4])
     [-2.0, 2.0, 10.0]

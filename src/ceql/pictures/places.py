@@ -1,4 +1,4 @@
-"""Where events stand on the axis: which attribute says so, and what its values are as numbers."""
+"""Places events on the axis: chooses the attribute, and turns its values into numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Axis:
-    """What the axis shows: times in milliseconds since 1970, or numbers; offsets are relative to the origin."""
+    """The axis: times in milliseconds since 1970, or numbers; offsets are relative to the origin."""
 
     kind: Kind
     name: str
@@ -32,7 +32,7 @@ class Axis:
 
 
 def number_of(value: Any) -> tuple[Kind, Number] | None:
-    """Return what a value is on an axis, None if it has no place there; times are in microseconds.
+    """Return a value as a number on an axis, None if it has no place there; times are in microseconds.
 
     >>> number_of(2.5), number_of("1970-01-01T00:00:01Z"), number_of("one")
     (('number', 2.5), ('time', 1000000), None)
@@ -93,7 +93,7 @@ def place_events(shown: ShownMatches, time: str | None) -> tuple[Axis, list[list
 def _axis(
     kind: Kind, name: str, numbers: list[list[Number | None]], *, zone: str = "", note: str = ""
 ) -> tuple[Axis, list[list[float | None]]]:
-    """Return the axis and the places on it; differences are taken before numbers lose digits."""
+    """Return the axis and the places on it. The origin is subtracted before numbers lose digits."""
     first = min((number for row in numbers for number in row if number is not None), default=0)
     scale = 1000 if kind == "time" else 1
     places = [[None if number is None else (number - first) / scale for number in row] for row in numbers]
@@ -125,7 +125,7 @@ def _attribute_of_places(shown: ShownMatches) -> str | None:
 
 
 def _score(matches: Iterable[ShownMatch], name: str) -> int:
-    """Return at how many ends of matches an attribute has the value that the result says; 0 if it is outside of any."""
+    """Return at how many ends of matches an attribute has the value in the result; 0 if it lies outside of a match."""
     score = 0
     for match in matches:
         start, end = number_of(match.start), number_of(match.end)
@@ -148,7 +148,7 @@ def _kinds(matches: Iterable[ShownMatch], name: str) -> set[Kind]:
 
 
 def _is_in_order(matches: Sequence[ShownMatch], name: str) -> bool:
-    """Whether events come by an attribute in every match, and not all at once."""
+    """Whether an attribute orders the events of every match, and is not the same for all of them."""
     if any(match.start is not None for match in matches):
         return False
     rows = [_values(match, name) for match in matches]
@@ -156,7 +156,7 @@ def _is_in_order(matches: Sequence[ShownMatch], name: str) -> bool:
 
 
 def _evenly(shown: ShownMatches) -> tuple[Axis, list[list[float | None]]]:
-    """Return places between the ends of each match, where the result has no others."""
+    """Return evenly spaced places between the ends of each match, because the result has no places."""
     kinds = {place[0] for match in shown.matches if (place := number_of(match.start)) is not None}
     kind: Kind = "time" if kinds == {"time"} else "number"
     has_ends = len(kinds) == 1

@@ -1,4 +1,4 @@
-"""The lines of edges between boxes that have their places: curves, and rounded corners where a row ends."""
+"""Draws edges between boxes that are already placed: curves, and rounded corners where a row ends."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Port = tuple[Point, float]
 """Where an edge meets a box, and in which direction it leaves it."""
 
 MAX_ANGLE = math.radians(58)
-"""How far from the horizontal an edge may meet a state."""
+"""Greatest angle to the horizontal at which an edge may meet a state."""
 MIN_ANGLE = math.radians(17)
-"""Between two edges that meet a state at the same side."""
+"""Least angle between two edges that meet a state on the same side."""
 CORNER = 9.0
 
 
@@ -45,7 +45,7 @@ def _route(edge: Edge, ports: dict[tuple[Edge, Box], Port], wraps: _Wraps) -> li
 
 
 class _Wraps:
-    """The ways from the end of a row to the beginning of the next, each in a lane of its own."""
+    """The paths from the end of a row to the beginning of the next, each in its own lane."""
 
     def __init__(self, edges: Sequence[Edge]) -> None:
         self.n_lanes: dict[int, int] = defaultdict(int)
@@ -56,7 +56,7 @@ class _Wraps:
             self.bottom[box.row] = max(self.bottom[box.row], box.y + box.down)
 
     def points(self, begin: Point, end: Point, row: int) -> list[Point]:
-        """Return the corners of the next way from one row to the next."""
+        """Return the corners of the next path from one row to the next."""
         lane = self.n_lanes[row]
         self.n_lanes[row] += 1
         right, left = self.right[row] + LANE * (lane + 1), end[0] - BEND / 2 - LANE * lane

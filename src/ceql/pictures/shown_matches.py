@@ -1,6 +1,6 @@
 """The matches that a picture shows, read from Arrow batches of any of the three shapes.
 
-Only so much is read as is shown, unless all are to be counted, which makes no rows of them.
+Only what is shown is read, unless all matches are to be counted; counting makes no rows.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from ceql.errors import DataError, listing
 from ceql.syntax.plan import MATCH_END, MATCH_START
 
 MAX_MATCHES = 200
-"""Matches that are shown."""
+"""Most matches that are shown."""
 MAX_EVENTS_OF_VARIABLE = 100
-"""Events of one variable in one match that are shown."""
+"""Most events that are shown for one variable in one match."""
 MAX_ROWS = 20_000
-"""Rows of shape `events` that are read at most: a row is an event there."""
+"""Most rows of shape `events` that are read: each row is an event."""
 
 Attributes = dict[str, Any]
 
 
 @dataclass
 class ShownMatch:
-    """One match: its events with the number of the variable that holds each, and how many are left out."""
+    """A match: its events, each with the number of its variable, and how many events are left out."""
 
     start: Any = None
     end: Any = None
@@ -39,7 +39,7 @@ class ShownMatch:
 
 @dataclass
 class ShownMatches:
-    """The first matches, the variables they have, and how many matches there are: None if that is not known."""
+    """The first matches, their variables, and how many matches there are (None if unknown)."""
 
     variables: list[str]
     matches: list[ShownMatch]
@@ -52,12 +52,12 @@ class ShownMatches:
 def read_matches(
     schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, counts_all: bool = False, total: int | None = None
 ) -> ShownMatches:
-    """Return the first matches of some batches; `DataError` if these are no matches.
+    """Return the first matches of some batches; `DataError` if the batches hold no matches.
 
     Args:
         schema: the columns of the batches.
         batches: rows of shape `matches`, `events` or `positions`.
-        counts_all: whether to read on to the end to tell how many there are.
+        counts_all: whether to read to the end to count all matches.
         total: how many rows there are, if that is known.
     """
     names = schema.names
@@ -127,14 +127,14 @@ class _PositionsShape:
 
 
 def _may_hold_events(data_type: pa.DataType) -> bool:
-    """Whether a column can be a variable's; text may be the JSON that CSV has instead."""
+    """Whether a column can belong to a variable; text may be JSON, which CSV has instead of structs."""
     is_list = pa.types.is_list(data_type) or pa.types.is_large_list(data_type)
     inner = data_type.value_type if is_list else data_type
     return bool(pa.types.is_struct(inner) or pa.types.is_null(inner) or pa.types.is_string(data_type))
 
 
 def _events_of(column: pa.Array) -> tuple[list[list[Attributes]], list[int]]:
-    """Return the events of a variable in each match, and how many more it has there."""
+    """Return the events of a variable in each match, and how many more the variable has there."""
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
         return _lists_of(column)
     values = values_of(column)
@@ -146,7 +146,7 @@ def _events_of(column: pa.Array) -> tuple[list[list[Attributes]], list[int]]:
 
 
 def _lists_of(column: pa.Array) -> tuple[list[list[Any]], list[int]]:
-    """Return the first elements of each list, and how many more it has; long lists never become rows."""
+    """Return the first elements of each list, and how many more it has; only these elements become Python objects."""
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_pylist()
     cut = column if max(lengths, default=0) <= MAX_EVENTS_OF_VARIABLE else _cut(column)
     lists = [[] if events is None else [event for event in events if event is not None] for events in values_of(cut)]
@@ -196,7 +196,7 @@ class _EventsShape:
         self.last: Any = None
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take the events that are shown out of a batch, and count the matches of the others."""
+        """Take the events to be shown from a batch, and count the matches of the others."""
         n_wanted = 0 if self.n_matches > MAX_MATCHES else max(0, MAX_ROWS - self.n_rows)
         shown = batch.slice(0, n_wanted)
         names = values_of(shown.column("variables"))
@@ -223,14 +223,14 @@ class _EventsShape:
 
 
 def values_of(column: pa.Array) -> Sequence[Any]:
-    """Return a column's values as Python has them; what is finer than microseconds is cut."""
+    """Return a column's values as Python objects; times are cut to microseconds."""
     wanted = _plain(column.type)
     values: Sequence[Any] = (column if wanted == column.type else column.cast(wanted, safe=False)).to_pylist()
     return values
 
 
 def _plain(data_type: pa.DataType) -> pa.DataType:
-    """Return the type whose values need no other library than Python's own."""
+    """Return a type whose values need only Python's own library."""
     if pa.types.is_timestamp(data_type) and data_type.unit == "ns":
         return pa.timestamp("us", data_type.tz)
     if pa.types.is_duration(data_type) and data_type.unit == "ns":

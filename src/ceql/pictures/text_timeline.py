@@ -1,4 +1,4 @@
-"""Matches as lines of text: one line per match, its events where they lie in time."""
+"""Matches as lines of text: one line per match, with its events at their place in time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 Marks = Sequence[tuple[float, str]]
-"""The events of a match: when, and a letter for the variable that holds it."""
+"""The events of a match: the time of each, and a letter for its variable."""
 
 
 def text_timeline(matches: Sequence[Marks], width: int, shown: Callable[[float], str] = str) -> list[str]:
@@ -26,7 +26,7 @@ def text_timeline(matches: Sequence[Marks], width: int, shown: Callable[[float],
 
 
 def _line(marks: Sequence[tuple[int, str]]) -> str:
-    """Return letters at their places with a dash between; those of one place stand side by side."""
+    """Return letters at their places with dashes between; letters with the same place stand side by side."""
     line = ""
     for place, letter in sorted(marks, key=lambda mark: mark[0]):
         filler = "-" if line.strip() else " "
@@ -35,6 +35,6 @@ def _line(marks: Sequence[tuple[int, str]]) -> str:
 
 
 def marks_since_start(events: Sequence[tuple[int, dict[str, Any]]], letters: str, time: str) -> Marks:
-    """Return how long after the first each event of a match comes, given with the number of its variable."""
+    """Return the events of a match, each with the time since the first one; events come with a variable's number."""
     start = min(attributes[time] for _, attributes in events)
     return [(attributes[time] - start, letters[number]) for number, attributes in events]

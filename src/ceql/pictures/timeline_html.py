@@ -1,7 +1,7 @@
-"""Matches on a timeline: one HTML page that needs nothing else, with a lane per variable.
+"""Matches on a timeline: a single HTML page that needs nothing else, with a lane per variable.
 
-Events are dots, a match is a line through its events. What is shown is bounded however many matches
-there are: the first 200, and of each no more events than a page can hold.
+Events are dots, a match is a line through its events. The page is bounded: it shows the first 200
+matches, and no more events than a page can hold.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ceql.pictures.places import place_events
 from ceql.pictures.shown_matches import MAX_MATCHES, MAX_ROWS, Attributes, ShownMatch, ShownMatches, read_matches
 
 MAX_DOTS = 20_000
-"""Events of all matches together that a page shows."""
+"""Most events of all matches together that a page shows."""
 MAX_VALUE = 200
 """Longest value that is shown."""
 
@@ -43,7 +43,7 @@ class Timeline:
         Path(path).write_text(self.html, encoding="utf-8")
 
     def _repr_html_(self) -> str:
-        # A frame of its own: a notebook's styles and the page's do not meet.
+        # In a frame, so that the styles of the notebook and of the page do not mix.
         height = min(640, max(330, 220 + 60 * self.n_lanes))
         page = html.escape(self.html.replace("<body>", '<body class="embedded">', 1), quote=True)
         return (
@@ -58,8 +58,8 @@ def timeline(
     """Return the first matches on a timeline.
 
     Args:
-        matches: the result of a query in any shape: `Matches`, a Spark DataFrame, or anything that hands over Arrow
-            streams. Of what is lazy, no more than a few hundred matches are read.
+        matches: the result of a query in any shape: `Matches`, a Spark DataFrame, or anything that exports Arrow
+            streams. From a lazy result, no more than a few hundred matches are read.
         time: the attribute to place events by; by default that of `match_start` and `match_end`.
         query: the query's text, shown above.
         title: the page's title.
@@ -88,7 +88,7 @@ def _schema_and_batches(matches: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatc
 def timeline_of(
     shown: ShownMatches, *, time: str | None = None, query: str | None = None, title: str = "Matches"
 ) -> Timeline:
-    """Return matches that were read already on a timeline."""
+    """Return a timeline of matches that were read already."""
     data = json.dumps(_data(shown, time), ensure_ascii=False, separators=(",", ":"))
     parts = {
         "title": html.escape(title),
@@ -96,7 +96,7 @@ def timeline_of(
         "query": _query(query),
         "style": _resource("timeline.css"),
         "script": _resource("timeline.js"),
-        # Within a script element no tag may begin, nor a comment.
+        # A script element must not contain the beginning of a tag or a comment.
         "data": data.replace("<", "\\u003c"),
     }
     page = re.sub(r"{{(\w+)}}", lambda mark: parts[mark[1]], _resource("timeline.html"))
@@ -104,7 +104,7 @@ def timeline_of(
 
 
 def counted(shown: ShownMatches) -> str:
-    """Return how many matches are shown of how many."""
+    """Return in words how many of all matches are shown."""
     n_shown = len(shown.matches)
     if not shown.has_more:
         return f"{n_shown:,} {'match' if n_shown == 1 else 'matches'}"
@@ -125,7 +125,7 @@ def _resource(name: str) -> str:
 
 
 def _data(shown: ShownMatches, time: str | None) -> dict[str, Any]:
-    """Return what the page's script draws: events once each, and matches as the numbers of theirs."""
+    """Return the data for the page's script: each event once, and matches as numbers of events."""
     axis, places = place_events(shown, time)
     events = _Events(max(20, MAX_DOTS // max(1, len(shown.matches))))
     matches = [_match_data(match, events.numbers(match, row)) for match, row in zip(shown.matches, places, strict=True)]
@@ -143,7 +143,7 @@ def _data(shown: ShownMatches, time: str | None) -> dict[str, Any]:
 
 
 class _Events:
-    """Numbers events: what looks the same in two matches is one event, what does within a match is not."""
+    """Numbers events. Events that look the same in two matches are one event; in the same match they are two."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -180,7 +180,7 @@ def _match_data(match: ShownMatch, held: list[int]) -> dict[str, Any]:
 
 
 def _without_zone(text: str | None) -> str | None:
-    """Return a time without UTC, which the axis says already."""
+    """Return a time without its UTC suffix, because the axis shows the zone."""
     return re.sub(r"(\+00:00|Z)$", "", text) if text and _MOMENT.match(text) else text
 
 

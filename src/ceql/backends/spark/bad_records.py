@@ -1,7 +1,7 @@
-"""Bad records: rows with values that Python cannot hold, told apart by Spark before a stream takes them.
+"""Bad records: rows with values that Python cannot hold. Spark finds them before a stream reads them.
 
-One of them would fail the stream, and again at every start from its checkpoint. They are text that is not UTF-8, and
-dates and times of years before 1 or after 9999, also within structs, lists and maps.
+One bad record would fail the stream, and again at every start from its checkpoint. The values are text that is not
+UTF-8, and dates and times with years before 1 or after 9999, also within structs, lists and maps.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from pyspark.sql.types import (
 from ceql.backends.spark.predicates import quoted
 
 OBSERVATION = "ceql_input"
-"""The name under which a query's progress has the counter `bad_records`."""
+"""The name under which a query's progress reports the counter `bad_records`."""
 
 FIRST, LAST = "0001-01-01T00:00:00", "9999-12-31T23:59:59.999999"
-"""The times that Python knows, those with a zone in UTC."""
+"""The range of times that Python can hold; times with a zone are in UTC."""
 
 
 def counted_and_left_out(rows: DataFrame) -> DataFrame:
-    """Return the rows of a stream that are no bad records; the progress of its query counts the others."""
+    """Return the rows of a stream without bad records, which the progress of its query counts."""
     is_bad = is_bad_record(rows, rows.columns)
     counted = rows.observe(OBSERVATION, F.count(F.when(is_bad, 1)).alias("bad_records"))
     return counted.where(~is_bad)
 
 
 def is_bad_record(rows: DataFrame, names: Iterable[str]) -> Column:
-    """Return the condition that one of some columns has a value that Python cannot hold."""
+    """Return the condition that some of these columns has a value that Python cannot hold."""
     found = [_is_bad(F.col(quoted(name)), rows.schema[name].dataType) for name in names]
     conditions = [condition for condition in found if condition is not None]
     return F.coalesce(_any(conditions), F.lit(False)) if conditions else F.lit(False)  # noqa: FBT003
 
 
 def _is_bad(column: Column, data_type: DataType) -> Column | None:
-    """Return the condition that a value is bad, which may be NULL if it is not; None if none of the type is."""
+    """Return the condition that a value is bad (NULL may mean no); None if no value of the type can be bad."""
     if isinstance(data_type, StringType):
         return ~F.is_valid_utf8(column)
     if isinstance(data_type, DateType | TimestampNTZType):

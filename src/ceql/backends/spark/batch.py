@@ -1,14 +1,14 @@
-"""Matches over Spark DataFrames: rows are brought together and in order, then a session runs over them.
+"""Matches over Spark DataFrames: rows are brought to their tasks and sorted, then a session runs over them.
 
 Three plans:
 - `keys`: PARTITION BY brings the rows of one key to one task, and each task runs a session over its keys;
 - `shards`: the timeline is cut, and each task runs a session over one piece of it (see `shards`);
 - `single`: one task sees the whole stream.
-Either way a task reads Arrow batches and yields Arrow batches, holding one of each and the state of its session.
+In all plans a task reads and yields Arrow batches. It holds one batch of each, and the state of its session.
 
-Only columns that the query can see are read, and rows that satisfy none of its predicates are dropped in the
-JVM where the language allows it; that filter reaches the scan. Where it pays, rows are dropped as well that
-have no chance (see `pruning`). What is left is decided by the engine.
+Only columns that the query can see are read. Rows that satisfy none of its predicates are dropped in the JVM where
+the language allows it; that filter reaches the scan. Where it pays, rows that cannot be part of a match are dropped
+as well (see `pruning`). The engine decides the rest.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ PlanName = Literal["auto", "keys", "shards", "single"]
 PLANS = ("auto", "keys", "shards", "single")
 
 LeftOut = Literal["none", "all", "far"]
-"""None; all if an event never occurs that every match needs; those that are far from such an event."""
+"""No rows; all rows if an event that every match needs never occurs; rows that are far from such an event."""
 
 TASK = ("ceql.backends.spark.task", "recognise")
 
 MIN_CORES_FOR_SHARDS = 8
-"""With few cores one task is as good: rows are read twice to cut the timeline. Measured with two; eight is a guess."""
+"""With fewer cores one task is as fast: cutting the timeline reads rows twice. Measured on two; eight is a guess."""
 
 
 @dataclass(frozen=True)
 class Job:
     """How a query is going to run over a DataFrame; `events` are the rows that satisfy a predicate.
 
-    `left_out` says which of them are left out because they have no chance, `why_not` why none are.
+    `left_out` says which of these rows are left out because no match can have them, `why_not` why none are left out.
     """
 
     prepared: Prepared
@@ -80,9 +80,9 @@ class Job:
 
 
 def match(job: Job, n_tied: Accumulator[int] | None = None) -> DataFrame:
-    """Return the matches as a DataFrame; nothing runs before it is asked for.
+    """Return the matches as a lazy DataFrame.
 
-    Tasks add to `n_tied` how many events tie where matches depend on it, or else write that to their logs.
+    Where matches depend on the order of events that tie, tasks add the number of these to `n_tied`, or else log it.
     """
     plan, shares_events = job.query.plan, _shares_events(job)
     schema = from_arrow_schema(shared_schema(plan) if shares_events else job.prepared.schema, prefer_timestamp_ntz=True)
@@ -91,17 +91,17 @@ def match(job: Job, n_tied: Accumulator[int] | None = None) -> DataFrame:
 
 
 def _shares_events(job: Job) -> bool:
-    """Return whether tasks hand over each event once, and Spark puts it into all matches that have it."""
+    """Return whether tasks hand over each event once, and Spark copies it into all its matches."""
     plan = job.query.plan
     names = [*plan.result_schema.names, *(name for variable in plan.variables for name, _ in variable.attributes)]
-    # In text, even between backticks, Spark replaces ${...} by the value of a setting.
+    # In the text of an expression, even between backticks, Spark replaces ${...} by the value of a setting.
     return job.prepared.shape == "matches" and may_share(plan) and not any("${" in name for name in names)
 
 
 def _with_events(found: DataFrame, query: plans.Plan) -> DataFrame:
     """Return the rows of the shape "matches", given matches beside the events that they share."""
-    # PERF: Spark takes long to receive values, 0.6 us for the 22 of a match of Q1 of the paper, and copies what it has
-    # received in far less. As text because each call of a function takes the driver a millisecond, and there are many.
+    # PERF: Spark is slow to receive values: 0.6 us for the 22 values of a match of the paper's Q1. Copying received
+    # values takes far less. Expressions are text, because each function call takes the driver a millisecond.
     names, n_keys = lists(query), len(query.partition_by)
     is_one_word = n_keys + n_words(query) == 1
     each = f"explode({MATCHES}) AS c0" if is_one_word else f"inline({MATCHES})"
@@ -118,18 +118,18 @@ def _with_events(found: DataFrame, query: plans.Plan) -> DataFrame:
 
 
 def _item(name: str, place: str, variable: plans.Variable | None, *, is_ansi: bool) -> str:
-    """Return what takes an item from a list; Spark must know of a variable that always has an event that it has one."""
+    """Return the SQL that takes an item from a list. Spark must see that only optional variables can be NULL."""
     if variable is None or variable.multiplicity is plans.Multiplicity.OPTIONAL:
         return f"get({name}, {place})"
     if is_ansi:
-        # PERF: 0.03 us per match less than below. In ANSI mode an item of a list without NULLs is known to be none.
+        # PERF: saves 0.03 us per match. In ANSI mode Spark knows that an item of a list without NULLs is not NULL.
         return f"{name}[{place}]"
     nulls = ", ".join(f"NULL AS {quoted(attribute)}" for attribute, _ in variable.attributes)
     return f"coalesce(get({name}, {place}), struct({nulls}))"
 
 
 def _task_options(job: Job) -> TaskOptions:
-    """Return what a task must know of the query and its columns."""
+    """Return what a task must know about the query and its columns."""
     query, prepared = job.query, job.prepared
     return TaskOptions(
         query.text,
@@ -141,7 +141,7 @@ def _task_options(job: Job) -> TaskOptions:
 
 
 def _row_options(job: Job) -> dict[str, Any]:
-    """Return the other options of `task.recognise`: what it must know of its rows."""
+    """Return the other options of `task.recognise`: what it must know about its rows."""
     window = job.query.plan.window
     is_measured = isinstance(window, plans.AttributeWindow) and window.attribute == job.prepared.order[0]
     return {
@@ -152,7 +152,7 @@ def _row_options(job: Job) -> dict[str, Any]:
 
 
 def planned(prepared: Prepared, plan: PlanName, *, prune: bool | None = None) -> Job:
-    """Return the plan for a query over DataFrames; `DataError` if what was asked for is not possible."""
+    """Return the plan for a query over DataFrames; `DataError` if the requested plan is not possible."""
     if plan not in PLANS:
         raise ValueError(f"unknown plan {plan!r}: choose one of {', '.join(PLANS)}")
     frame = prepared.frame
@@ -168,7 +168,7 @@ def planned(prepared: Prepared, plan: PlanName, *, prune: bool | None = None) ->
 
 
 def _left_out(prepared: Prepared, *, prune: bool | None) -> tuple[LeftOut, str]:
-    """Return which rows are left out because they have no chance, and why none are."""
+    """Return which rows are left out because no match can have them, or why none are."""
     if prune is False:
         return "none", "of prune=False"
     why_not = pruning.why_not_possible(prepared)
@@ -181,7 +181,7 @@ def _left_out(prepared: Prepared, *, prune: bool | None) -> tuple[LeftOut, str]:
 
 
 def arranged(job: Job) -> DataFrame:
-    """Return the rows brought to their tasks, and in order within each."""
+    """Return the rows distributed to their tasks, and sorted within each task."""
     events, window = job.events, job.query.plan.window
     if job.left_out == "all":
         events = pruning.all_or_none(job.prepared, events)
@@ -204,12 +204,12 @@ def arranged(job: Job) -> DataFrame:
 
 
 def _binary(column: Column, data_type: DataType) -> Column:
-    """Return a column that is ordered as the engine orders it, without regard to collations."""
+    """Return a column that Spark sorts as the engine does, whatever its collation."""
     return F.collate(column, "UTF8_BINARY") if data_type.simpleString().startswith("string collate") else column
 
 
 def _apart(column: Column, data_type: DataType) -> list[Column]:
-    """Return what tells values apart that Spark sorts as equal (-0.0 and 0.0, letters of a collation) or not at all."""
+    """Return sort keys for values that Spark sorts as equal (-0.0 and 0.0, letters of a collation) or not at all."""
     if isinstance(data_type, FloatType | DoubleType):
         return [F.when(column == 0, column.cast("string"))]
     if re.search(r"\b(float|double|map|collate)\b", data_type.simpleString()):
@@ -218,7 +218,7 @@ def _apart(column: Column, data_type: DataType) -> list[Column]:
 
 
 def _choice(query: plans.Plan, plan: PlanName, events: DataFrame) -> tuple[str, str]:
-    """Return the plan to run and the reason; `DataError` if the one asked for is not possible."""
+    """Return the plan to run and the reason; `DataError` if the requested plan is not possible."""
     why_not = {"keys": why_not_by_key(query), "shards": why_not_by_time(query)}
     if plan in why_not and why_not[plan] is not None:
         raise DataError(f"plan='{plan}' is not possible: {why_not[plan]}", "leave the choice to plan='auto'")
@@ -235,7 +235,7 @@ def _choice(query: plans.Plan, plan: PlanName, events: DataFrame) -> tuple[str, 
 
 
 def _n_cores(events: DataFrame) -> int:
-    """Return how many tasks run at once; 1 through Spark Connect, which does not tell."""
+    """Return how many tasks run at once; 1 for Spark Connect, which does not say."""
     with suppress(Exception):
         return int(events.sparkSession.sparkContext.defaultParallelism)
     return 1
@@ -262,7 +262,7 @@ def described(job: Job) -> str:
 
 
 def _pruning_in_words(job: Job) -> str:
-    """Return which rows are left out for want of others."""
+    """Return which rows are left out because events that they need are missing."""
     if job.left_out == "none":
         return f"kept, because {job.why_not}"
     if job.left_out == "all":
@@ -271,7 +271,7 @@ def _pruning_in_words(job: Job) -> str:
 
 
 def _filter_in_words(job: Job) -> str:
-    """Return which rows are left out before they reach Python, and what of that the scan does."""
+    """Return which rows are left out before they reach Python, and which part of this filter the scan does."""
     if job.prepared.row_filter is None:
         return "none, every row is needed"
     text = io.StringIO()

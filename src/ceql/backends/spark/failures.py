@@ -1,4 +1,4 @@
-"""What went wrong in Spark, told in the user's words instead of a stack trace of Java."""
+"""Errors of Spark in the user's words, instead of a Java stack trace."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ceql.backends.files import FileError
 from ceql.errors import CeqlError, DataError, JobError, SnapshotError
 
 SPARK_ERRORS = (PySparkException, Py4JError, ConnectionError)
-"""What Spark raises; the last two when its JVM is gone."""
+"""The errors that Spark raises; the last two mean that its JVM is gone."""
 
 _IN_TASK = re.compile(
     r"^ceql\.backends\.spark\.task\.TaskError: (\w+): (.*?)(?:(?:\n|, )query:\n|\Z)", re.DOTALL | re.MULTILINE
@@ -19,7 +19,7 @@ _IN_TASK = re.compile(
 _RAISED_IN_PYTHON = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+([\w.]+): (.*)$", re.MULTILINE)
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] (.*?)(?: SQLSTATE: \w+|$)", re.DOTALL)
 _STREAM_FAILED = re.compile(r"^\[STREAM_FAILED\] Query \[.*?\] terminated with exception: ")
-"""What stands before the reason if a stream fails."""
+"""The text before the reason when a stream fails."""
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
 _LAST_FAILURE = re.compile(r"most recent failure: Lost task .*?\): (?:[\w.$]+: )?(.*)")
 _JAVA_CLASS = re.compile(r"^(?:: )?(?:[a-z]\w*\.)+[A-Z][\w$]*: ")
@@ -34,7 +34,7 @@ _FILES = {
     "UNABLE_TO_INFER_SCHEMA": (NO_COLUMNS, None),
     "PATH_ALREADY_EXISTS": ("it exists already", "mode 'overwrite' replaces it, 'append' adds to it"),
 }
-"""Conditions that Spark names, and what they mean of a file: message and hint."""
+"""Conditions that Spark names, and what they mean for a file: message and hint."""
 _IN_MICROSECONDS = "write it with coerce_timestamps='us', as pandas and pyarrow can, or use ceql run --engine local"
 _NANOSECONDS = ("it has times in nanoseconds, which Spark does not read", _IN_MICROSECONDS)
 _OTHER_TYPE = re.compile(r"column \[(.+?)\]\. Expected Spark type (\w+), actual Parquet type (\w+)")
@@ -49,13 +49,13 @@ _HINTS = {
 
 
 def explained(error: Exception) -> CeqlError:
-    """Return what an error of Spark means: a `DataError` if the data are wrong, else a `JobError`.
+    """Return an error of Spark as one of ours: a `DataError` if the data are wrong, else a `JobError`.
 
-    If a stream's checkpoint is not one of its query, that is a `SnapshotError`.
+    If a stream's checkpoint belongs to another query, it is a `SnapshotError`.
     """
     text = _STREAM_FAILED.sub("", str(error))
     if isinstance(error, StreamingQueryException):
-        # The text of other errors has the chain of causes in it.
+        # The text of other errors includes the chain of causes.
         text = f"{text}\n{getattr(error, '_stackTrace', '')}"
     if found := _IN_TASK.search(text):
         kind, message = found[1], found[2].strip()
@@ -69,7 +69,7 @@ def explained(error: Exception) -> CeqlError:
 
 
 def _known_condition(text: str) -> DataError | SnapshotError | None:
-    """Return what a condition that Spark names tells of the data or a checkpoint, None if it tells nothing."""
+    """Return the error for a condition that Spark names; None if it says nothing about the data or a checkpoint."""
     found = _CONDITION.search(text)
     if found is None:
         return None
@@ -101,10 +101,10 @@ def _unreadable_file(message: str, text: str) -> FileError:
     path = re.search(r"file (\S+?)\.?(?: |$)", message)
     name = path[1] if path else "a file"
     if other := _OTHER_TYPE.search(message):
-        # Times in nanoseconds are such integers, too.
+        # Times in nanoseconds are stored as such integers.
         hint = f"if these are nanoseconds, {_IN_MICROSECONDS}" if other[3] == "INT64" and "time" in other[2] else None
         return FileError(f"{name}: column '{other[1]}' is not of type {other[2]}, but {other[3]}", hint)
-    # Of a chain of causes the last is that of the file; what comes before says that a task failed.
+    # In a chain of causes the last is about the file; the others only say that a task failed.
     causes = _CAUSE.findall(text)
     reason = causes[-1].strip() if causes else message
     if condition := _CONDITION.search(reason):
@@ -115,7 +115,7 @@ def _unreadable_file(message: str, text: str) -> FileError:
 
 
 def _in_short(text: str) -> tuple[str, str | None]:
-    """Return one line for an error, and a hint where there is one."""
+    """Return one line for an error, and a hint if there is one."""
     hint = next((hint for pattern, hint in _HINTS.items() if re.search(pattern, text)), None)
     if found := _LAST_FAILURE.search(text):
         return found[1].strip(), hint

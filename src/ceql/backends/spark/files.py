@@ -1,4 +1,4 @@
-"""Events from files and rows to files through Spark, in any format that it has."""
+"""Reads events from files and writes rows to files through Spark, in any format that Spark has."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ Mode = Literal["error", "overwrite", "append"]
 
 _TIMES = {"timeZone": "UTC", "timestampFormat": SPARK_PATTERN, "enableDateTimeParsingFallback": "true"}
 READER_DEFAULTS = {
-    # Values that do not fit, and files with other headers, are errors: Spark itself would read NULL, or columns by
-    # their place. Times without a zone mean UTC, as they do in queries. Quotes within quotes are doubled, as in the
-    # files of nearly all other programs. Text is a time if it has the form of one: Spark itself takes 2024 and 10:00
-    # for times, too. Where a time is declared, it may still have any form that Spark knows.
+    # Values that do not fit, and files with other headers, are errors: by default Spark would read NULL, or columns by
+    # position. Times without a zone are in UTC, as they are in queries. Quotes within quotes are doubled, as in the
+    # files of nearly all other programs. Text is a time only if it has the full form: by default Spark also takes 2024
+    # and 10:00 for times. A column that is declared as a time may have any form that Spark knows.
     "csv": {
         "header": "true",
         "escape": '"',
@@ -49,7 +49,7 @@ WRITER_DEFAULTS = {
     "json": SPARK_OPTIONS,
 }
 OTHER_SUFFIXES = (".orc", ".avro", ".delta", ".xml")
-"""Suffixes that are the names of formats of Spark, beside those that files on one machine have."""
+"""Suffixes that name a format of Spark, beside the formats of the local engine."""
 
 
 def read_frame(
@@ -67,9 +67,9 @@ def read_frame(
         spark: the session that reads.
         paths: what to read, as one stream.
         format: a format of Spark; by default that of the suffix, or of the files in a folder.
-        options: those of Spark's reader.
-        declared: the types of columns, as far as they are known. They hold for CSV and JSON, which have none.
-        is_complete: whether no other columns than the declared ones matter; then JSON is read once, not twice.
+        options: options of Spark's reader.
+        declared: the types of columns, as far as they are known. They are used for CSV and JSON, which have no types.
+        is_complete: whether only the declared columns matter; then JSON is read once, not twice.
     """
     try:
         chosen = format or _format_of_files(spark, paths)
@@ -101,7 +101,7 @@ def stream_frame(
 ) -> DataFrame:
     """Return the events of a folder or glob pattern as a stream that goes on with each new file, or raise `FileError`.
 
-    The format is by default that of the files there. `max_files` is the most that a micro-batch takes.
+    The default format is that of the files there. `max_files` is the most files that a micro-batch reads.
     """
     try:
         chosen = format or _format_of_files(spark, [path])
@@ -126,7 +126,7 @@ def has_files(spark: SparkSession, path: str) -> bool:
 
 
 def stream_writer(rows: DataFrame, path: str, checkpoint: str, *, format: str | None = None) -> DataStreamWriter:
-    """Return what writes the rows of a stream to a folder once it is started; formats are those of `write_frame`."""
+    """Return a writer of a stream's rows to a folder, not yet started; formats are those of `write_frame`."""
     chosen = output_format(path, format)
     writer = (_as_csv_holds(rows) if chosen == "csv" else rows).writeStream.format(chosen)
     writer = writer.options(**_writer_options(path, chosen), path=path, checkpointLocation=checkpoint)
@@ -134,10 +134,10 @@ def stream_writer(rows: DataFrame, path: str, checkpoint: str, *, format: str | 
 
 
 def check_checkpoint(spark: SparkSession, path: str, checkpoint: str) -> None:
-    """Refuse an output folder of a stream that a checkpoint does not belong to.
+    """Refuse an output folder that does not belong to the checkpoint.
 
-    Spark numbers micro-batches by the checkpoint, and its files skip those whose number the output has: matches would
-    be missing without a word.
+    Spark numbers micro-batches by the checkpoint, and does not write a batch whose number the output already has:
+    matches would be missing without any error.
     """
     has_begun = _is_there(spark, f"{checkpoint.rstrip('/')}/offsets/[0-9]*")
     has_committed = _is_there(spark, f"{checkpoint.rstrip('/')}/commits/[0-9]*")
@@ -156,29 +156,29 @@ def check_checkpoint(spark: SparkSession, path: str, checkpoint: str) -> None:
 
 
 def check_not_a_file(path: str) -> None:
-    """Refuse a file on this machine as a stream, which no other can join."""
+    """Refuse a file on this machine as a stream: no further file can be added to it."""
     if _here(path).is_file():
         raise FileError(f"{path} is a file", "name the folder where files arrive, or a glob pattern")
 
 
 def check_apart(folders: Mapping[str, str]) -> None:
-    """Refuse folders on this machine, by what they are for, of which one lies in another: its files would be read.
+    """Refuse folders on this machine, given by their purpose, if one lies in another: its files would be read.
 
-    A checkpoint within the output is hidden there if its name begins with an underscore.
+    A folder whose name begins with an underscore or a dot is hidden, so a checkpoint with such a name may lie there.
     """
-    for (what, one), (other_what, other) in permutations(folders.items(), 2):
-        inner, outer = _here(one).resolve(), _here(other).resolve()
+    for (what, folder), (other_what, other) in permutations(folders.items(), 2):
+        inner, outer = _here(folder).resolve(), _here(other).resolve()
         if inner == outer:
-            raise FileError(f"{what} and {other_what} are the same: {one}")
+            raise FileError(f"{what} and {other_what} are the same: {folder}")
         if outer in inner.parents and not inner.relative_to(outer).parts[0].startswith(("_", ".")):
-            raise FileError(f"the {what} {one} lies within the {other_what} {other}", "name a folder elsewhere")
+            raise FileError(f"the {what} {folder} lies within the {other_what} {other}", "name a folder elsewhere")
 
 
 def write_frame(rows: DataFrame, path: str, *, format: str | None = None, mode: Mode = "error") -> None:
     """Write rows to a folder, as Spark does, or raise `DataError` or `JobError`.
 
-    The format is by default that of the path's suffix, or else Parquet. CSV has no structs and lists: there they
-    are JSON within a cell.
+    The default format is that of the path's suffix, or else Parquet. CSV has no structs and lists, so they are
+    written as JSON within a cell.
     """
     chosen = output_format(path, format)
     if chosen == "csv":
@@ -190,7 +190,7 @@ def write_frame(rows: DataFrame, path: str, *, format: str | None = None, mode: 
 
 
 def output_format(path: str, format: str | None = None) -> str:
-    """Return the format for what is written to a path.
+    """Return the format in which rows are written to a path.
 
     >>> output_format("matches.csv.gz"), output_format("matches"), output_format("matches", "orc")
     ('csv', 'parquet', 'orc')
@@ -199,7 +199,7 @@ def output_format(path: str, format: str | None = None) -> str:
 
 
 def check_output(path: str, mode: Mode, inputs: Collection[str]) -> None:
-    """Refuse an output folder on this machine that would be lost, or is in the way, before anything runs."""
+    """Before anything runs, refuse an output folder on this machine that already exists or would be lost."""
     target = _here(path)
     if not target.exists():
         return
@@ -215,7 +215,7 @@ def check_output(path: str, mode: Mode, inputs: Collection[str]) -> None:
 
 @contextmanager
 def without_leftovers(path: str) -> Iterator[None]:
-    """Remove the folder on this machine that a failed job leaves: it would be in the way of the next one."""
+    """Remove the folder that a failed job leaves on this machine: it would block the next job."""
     target = _here(path)
     was_there = target.exists()
     try:
@@ -228,12 +228,12 @@ def without_leftovers(path: str) -> Iterator[None]:
 
 
 def _here(path: str) -> Path:
-    """Return a path on this machine, which Spark may have been given as an address."""
+    """Return a path on this machine, also if it is given as an address."""
     return Path(re.sub("^file:(//)?", "", path))
 
 
 def _check_replaceable(folder: Path) -> None:
-    """Refuse to replace a folder with other things in it than results: Spark removes them all."""
+    """Refuse to replace a folder that holds more than results: Spark would remove everything in it."""
     others = sorted(file.name for file in folder.iterdir() if not file.name.startswith(("part-", "_", ".")))
     if others:
         raise FileError(
@@ -243,7 +243,7 @@ def _check_replaceable(folder: Path) -> None:
 
 
 def _format_of_files(spark: SparkSession, paths: Sequence[str]) -> str:
-    """Return the format of some paths by their suffixes, or by those of the files in them."""
+    """Return the format of some paths by their suffixes, or by the suffixes of the files in them."""
     formats = {_format_of_name(path) or _format_in_folder(spark, path) for path in paths}
     if len(formats) > 1:
         raise FileError(f"cannot read {', '.join(paths)} together: the formats are {', '.join(sorted(formats))}")
@@ -253,7 +253,7 @@ def _format_of_files(spark: SparkSession, paths: Sequence[str]) -> str:
 def _format_in_folder(spark: SparkSession, path: str) -> str:
     if _is_there(spark, f"{path.rstrip('/')}/_delta_log"):
         return "delta"
-    # Spark lists the files, wherever they are, and reads none.
+    # Spark lists the files, on any file system, and reads none.
     names = spark.read.format("text").option("recursiveFileLookup", "true").load(path).inputFiles()
     formats = {_format_of_name(name) for name in names} - {None}
     if len(formats) == 1:
@@ -285,10 +285,10 @@ def _format_of_name(path: str) -> str | None:
 def _csv_schema(
     reader: DataFrameReader, paths: Sequence[str], options: Mapping[str, str], declared: Mapping[str, pa.DataType]
 ) -> StructType:
-    """Return the columns of CSV files: declared types, and those of the values for the others.
+    """Return the columns of CSV files, with declared types where there are any, else with types guessed from values.
 
-    Spark takes a schema for CSV by place, so the names come from the files. Looking at values reads all of them,
-    and is left out if every column is declared.
+    Spark applies a schema to CSV by position, so the names come from the files. Guessing reads all values; it is
+    skipped if every column is declared.
     """
     found = reader.option("inferSchema", "false").load(list(paths)).schema
     if not found.fields:
@@ -304,7 +304,7 @@ def _csv_schema(
 
 
 def _untyped_if_empty(events: DataFrame, declared: Mapping[str, pa.DataType]) -> DataFrame:
-    """Return CSV of which a header is all there is with columns of no type, unless declared: Spark takes strings."""
+    """Return CSV; if it has no rows, undeclared columns get no type, where Spark would take them for strings."""
     untyped = {field.name for field in events.schema if field.name not in declared}
     if any(events.schema[name].dataType != StringType() for name in untyped) or not untyped or not events.isEmpty():
         return events
@@ -335,13 +335,13 @@ def _writer_options(path: str, format: str) -> dict[str, str]:
 
 
 def _with_defaults(defaults: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Return the given options and the defaults that they leave; Spark ignores case in their names."""
+    """Return the given options, and defaults for all others; Spark ignores case in their names."""
     names = {name.lower() for name in given}
     return {name: value for name, value in defaults.items() if name.lower() not in names} | dict(given)
 
 
 def _as_csv_holds(rows: DataFrame) -> DataFrame:
-    """Return rows with structs and lists as JSON, and columns of no type as text that is NULL."""
+    """Return rows with structs and lists as JSON, and columns of no type as strings that are NULL."""
 
     def held(field: StructField) -> Column:
         if isinstance(field.dataType, StructType | ArrayType | MapType):
@@ -353,7 +353,7 @@ def _as_csv_holds(rows: DataFrame) -> DataFrame:
 
 
 def _cannot(what: str, path: str, error: Exception) -> Exception:
-    """Return the error with the path in front, where it is about files."""
+    """Return the error with the path in front, if it is about files."""
     known = explained(error)
     if isinstance(known, DataError):
         return FileError(f"cannot {what} {path}: {known.message}", known.hint)

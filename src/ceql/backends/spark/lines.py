@@ -1,8 +1,7 @@
 """Rows of a DataFrame as lines of text, read while tasks make them: neither Spark nor this process holds many.
 
-What Spark itself offers, `toLocalIterator`, holds all rows of a task before the first can be read. So tasks of a local
-master send their lines to a socket of this process, which takes those of one task after the other. They wait while
-nobody reads.
+Spark's own `toLocalIterator` holds all rows of a task before the first can be read. So tasks of a local master send
+their lines to a socket of this process, which reads one task after the other. The other tasks wait.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ POLL_SECONDS = 0.1
 MAX_WAITING = 4096
 """Tasks that may wait for their turn."""
 END_SECONDS = 5
-"""How long others may keep us busy with connections when all tasks have ended."""
+"""How long connections of other programs may delay the end after all tasks have ended."""
 MAX_UNKNOWN = 256
-"""Connections that have not said who they are yet; of more, the oldest are closed."""
+"""Most connections that have not yet sent the secret; if there are more, the oldest are closed."""
 
 
 def json_lines(rows: DataFrame) -> DataFrame:
@@ -42,8 +41,8 @@ def json_lines(rows: DataFrame) -> DataFrame:
 def write_lines(lines: DataFrame, file: BinaryIO) -> int:
     """Write the only column of a frame on a local master to a file, as it is made; return how many rows it has.
 
-    Whatever writing raises ends the jobs of the session. A task that fails is not tried again on a local master, so
-    nothing is written twice.
+    An error while writing ends the jobs of the session. A local master does not retry a failed task, so nothing is
+    written twice.
     """
     with _Copier(file, lines.sparkSession.interruptAll) as copier:
         try:
@@ -57,7 +56,7 @@ def write_lines(lines: DataFrame, file: BinaryIO) -> int:
 
 
 def _sender(port: int, secret: bytes) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return what sends the lines of a task, and gives back their number."""
+    """Return a function that sends the lines of a task, and yields their number."""
 
     def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with socket.create_connection((HOST, port)) as connection:
@@ -97,8 +96,8 @@ class _Copier:
     def _run(self) -> None:
         deadline = math.inf
         while self.error is None and time.monotonic() < deadline:
-            # What tasks have sent is there when they have ended: then looks need not wait, and one without news is
-            # the last.
+            # When all tasks have ended, everything they sent has arrived: then `_ready` need not wait, and the loop
+            # ends as soon as nothing is ready.
             is_over = self._is_over.is_set()
             ready = self._ready(0 if is_over else POLL_SECONDS)
             if is_over and not ready:
@@ -112,7 +111,7 @@ class _Copier:
             connection.close()
 
     def _ready(self, seconds: float) -> list[socket.socket]:
-        """Return what has news, after some time at most; new connections come last."""
+        """Wait up to some seconds and return the sockets that are ready; the one for new connections comes last."""
         with selectors.DefaultSelector() as selector:
             for connection in (self._server, *self._unknown):
                 selector.register(connection, selectors.EVENT_READ)
@@ -120,9 +119,9 @@ class _Copier:
         return sorted(ready, key=lambda connection: connection is self._server)
 
     def _served(self, connection: socket.socket) -> bool:
-        """Take what a connection has for us, and return whether it was a task's.
+        """Read what a connection has sent, and return whether it was a task's.
 
-        Other programs on this machine may connect, too, and say nothing: nobody waits for them.
+        Other programs on this machine may also connect, and send nothing: the loop does not wait for them.
         """
         if connection is self._server:
             self._accept()
@@ -143,7 +142,7 @@ class _Copier:
             oldest.close()
 
     def _has_said_secret(self, connection: socket.socket) -> bool:
-        """Whether it has said all of it; one that says something else is closed."""
+        """Whether a connection has sent the whole secret; it is closed if it sends anything else."""
         said = self._unknown.pop(connection)
         more = _received(connection, SECRET_BYTES - len(said))
         if more and len(said + more) < SECRET_BYTES:
@@ -167,7 +166,7 @@ class _Copier:
 
 
 def _received(connection: socket.socket, n_bytes: int) -> bytes:
-    """Return what comes next, nothing at the end; a task that breaks off is told of by Spark."""
+    """Return the next bytes, none at the end; Spark reports a task that breaks off."""
     try:
         return connection.recv(n_bytes)
     except OSError:

@@ -1,4 +1,4 @@
-"""Identities of matches that do not depend on row numbers: in a part of a stream these say nothing."""
+"""Identities of matches that do not depend on row numbers, which mean nothing in a part of a stream."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ceql.syntax import plan
 
 
 class IdBuilder(ResultBuilder):
-    """Names the last event of a match by the columns that tell events apart; the first of them orders the stream."""
+    """Names the last event of a match by the columns that identify events; the first of them orders the stream."""
 
     def __init__(self, shape: Shape, query: plan.Plan, events: pa.Schema, id_columns: tuple[str, ...]) -> None:
         super().__init__(shape, query, events)
@@ -27,7 +27,7 @@ class IdBuilder(ResultBuilder):
         rows, of_match = np.unique(chunk.end, return_inverse=True)
         columns = stretch.columns(self._id_columns, pa.array(stretch.indices(rows)))
         events = zip(*(_as_numbers(column).to_pylist() for column in columns), strict=True)
-        # The two zeros are one moment.
+        # -0.0 and 0.0 are the same moment.
         ends = [
             (hashlib.blake2b(repr(event).encode(), digest_size=12).hexdigest(), repr(event[0] or 0)) for event in events
         ]

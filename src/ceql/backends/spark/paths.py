@@ -1,4 +1,4 @@
-"""Whether what Spark is to read is there, asked before it starts: that takes many seconds, for a name mistyped."""
+"""Checks that input files exist before Spark starts, so that a mistyped name does not cost many seconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from ceql.backends.files import FileError
 
 OF_FILES = (None, "parquet", "csv", "json", "orc", "text", "xml")
-"""Formats that Spark brings and whose path is one of files; None is told by the suffix."""
+"""Formats built into Spark whose path leads to files; None means that the suffix decides."""
 
 _SETTINGS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT")
 _CONNECT = ("SPARK_REMOTE", "SPARK_API_MODE", "MASTER")
@@ -20,10 +20,10 @@ _CONNECT = ("SPARK_REMOTE", "SPARK_API_MODE", "MASTER")
 def check_there(
     paths: Iterable[str], format: str | None, *, master: str | None, conf: Mapping[str, str], is_growing: bool = False
 ) -> None:
-    """Refuse files, folders and glob patterns on this machine that are not there, as Spark would.
+    """Refuse files, folders and glob patterns on this machine that do not exist, as Spark would.
 
-    Nothing is said of what may lie elsewhere: under an address, or wherever Spark's settings put a plain path.
-    A pattern of files that are still to come (`is_growing`) may fit none.
+    Paths that may lie elsewhere are not checked: addresses, and plain paths if Spark's settings change their meaning.
+    A pattern for files that are still to come (`is_growing`) may match none.
     """
     if format not in OF_FILES:
         return
@@ -38,13 +38,13 @@ def check_there(
 
 
 def path_here(path: str, master: str | None, conf: Mapping[str, str], environ: Mapping[str, str]) -> str | None:
-    """Return a path as one on this machine, None if it may mean something else to Spark.
+    """Return a path on this machine, None if it may mean something else to Spark.
 
     >>> path_here("file:///data/a.csv", None, {}, {}), path_here("s3a://data/a.csv", None, {}, {})
     ('/data/a.csv', None)
     """
     here = re.sub("^file:(//)?", "", path)
-    # Patterns of Hadoop have more than those of Python, and addresses have escapes.
+    # Hadoop's patterns have more forms than Python's, and addresses have escapes.
     if re.match(r"[A-Za-z][\w+.-]*:", here) or re.search(r"[\[{\\%]", here):
         return None
     chosen = master or conf.get("spark.master", "local")
@@ -59,5 +59,5 @@ def path_here(path: str, master: str | None, conf: Mapping[str, str], environ: M
 
 
 def _has_settings(home: str | None) -> bool:
-    """Return whether there is a folder of settings in Spark's own."""
+    """Return whether Spark's home has a folder of settings."""
     return home is not None and any(Path(home, "conf").glob("*.[cx]*"))

@@ -1,22 +1,22 @@
 """Predicates as Spark columns, with the meaning that `predicates.evaluate` gives them.
 
-Nothing here depends on the settings of the session: neither its time zone, nor ANSI mode (functions that could
-raise are replaced by their `try_` forms), nor the collation of a column. Constants become values of the column's
-type (see `syntax.cuts`), so that no cast stands around the column and the scan can use the comparison.
+Nothing here depends on the settings of the session: neither on its time zone, nor on ANSI mode (functions that could
+raise are replaced by their `try_` forms), nor on the collation of a column. Constants become values of the column's
+type (see `syntax.cuts`), so that the column needs no cast and the scan can use the comparison.
 
-Scans skip parts of a file by their statistics, which do not follow Spark's order of doubles: those of Parquet
-leave NaN out, and its dictionaries tell -0.0 from 0.0. A scan with `x > 1.0` would lose rows with NaN. So `x > 1.0`
-is written as `x > 1.0 OR isnan(x)`, which no scan uses, and the row filter adds a weaker condition that scans can
-use.
+Scans skip parts of a file by their statistics, which do not follow Spark's order of doubles: Parquet's statistics
+ignore NaN, and its dictionaries treat -0.0 and 0.0 as different. A scan with `x > 1.0` would lose rows with NaN. So
+`x > 1.0` is written as `x > 1.0 OR isnan(x)`, which no scan uses, and the row filter adds a weaker condition that
+scans can use.
 
-Some conditions are left out of the row filter, which then lets more rows through, because Spark's answer would
-not be safe or not exact:
-- an RLIKE that repeats a group, or is very long: Java's matcher recurses, and a string of some thousand
-  characters ends the JVM;
+Some conditions are left out of the row filter, because Spark's answer would not be safe or not exact. The filter then
+lets more rows through:
+- an RLIKE that repeats a group, or is very long: Java's matcher recurses, and a string of a few thousand
+  characters crashes the JVM;
 - an RLIKE for which Java's matcher, which backtracks, may take more than linear time;
 - arithmetic with hundreds of operands, which overflows the stack of Spark's optimizer;
-- a double compared with a number of another kind, where the query was bound to one kind: the streams that were
-  put together hold the attribute in different types.
+- a double compared with a number of another kind, where the query was bound to one kind: the merged streams
+  have the attribute in different types.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ from ceql.syntax.cuts import at_or_above, in_type
 from ceql.syntax.times import NANOSECONDS_PER_DAY, nanoseconds, write_time
 
 MAX_OPERANDS = 100
-"""Most operands of an arithmetic chain that is given to Spark, whose optimizer takes stack for each."""
+"""Most operands of an arithmetic chain that is given to Spark, whose optimizer uses stack for each of them."""
 
 AFTER_LAST_DAY = nanoseconds(date.max) + NANOSECONDS_PER_DAY
-"""The first moment after the year 9999, which literals cannot express. Events are taken to be earlier."""
+"""The first moment after the year 9999, which literals cannot express. All events are assumed to be earlier."""
 
 BINARY = "UTF8_BINARY"
 MAX_DIGITS = 38
@@ -83,7 +83,7 @@ def row_conditions(
     The row filter holds for every row that a match may need; it is None if all rows are needed.
 
     Args:
-        query: the query; it says whether rows may be left out at all.
+        query: the query, which also decides whether rows may be left out at all.
         type_column: the column that holds event types; None if every event has its stream's name as type.
         types: the columns of the DataFrame.
         stream_column: the column that holds the names of streams, where there are several.
@@ -96,7 +96,7 @@ def row_conditions(
     translations = [own for _, _, own in parts]
     certain = [own.weakened(part, own.is_certain) for _, part, own in parts]
     simple = [own.weakened(part, own.is_simple) for _, part, own in parts]
-    # PERF: a Column takes milliseconds to make, so those of the guards serve for both.
+    # PERF: a Column takes milliseconds to make, so both results use the same Columns.
     conditions = _conditions(translations, certain)
     exact = _any_of(conditions)
     at_scan = None if simple == certain else _any_of(_conditions(translations, simple))
@@ -109,9 +109,9 @@ def row_conditions(
 
 
 def _by_attributes(query: plan.Plan, guard: Guard, rows: Translation) -> Iterator[tuple[Guard, Translation]]:
-    """Yield a guard, each time with a translation that knows which attributes the event type lacks.
+    """Yield a guard with a translation that knows which attributes the event type lacks.
 
-    If the type has other attributes in one stream than in another, there is a guard for each stream.
+    If the type has different attributes in different streams, yield a guard for each stream.
     """
     asked = next((predicate for predicate in guard if isinstance(predicate, plan.HasType)), None)
     if asked is None:
@@ -138,10 +138,10 @@ def _any_of(conditions: list[Column | None]) -> Column | None:
 
 @dataclass(frozen=True)
 class Translation:
-    """From predicates to columns of one DataFrame. A column that is not among `types` is NULL.
+    """Turns predicates into columns of one DataFrame. A column that is not among `types` is NULL.
 
-    A row without an event type is of no type: `HasType` is NULL there. Without any column to read the type from, every
-    row is of the type that is asked for.
+    For a row without an event type, `HasType` is NULL. If no column holds the type, every row has the type that is
+    asked for.
     """
 
     type_column: str | None
@@ -156,8 +156,8 @@ class Translation:
     def condition(self, predicate: plan.Expression, *, is_negated: bool = False) -> Column:
         """Return a predicate, or its negation, as a boolean Column: TRUE, FALSE or NULL as `predicates.evaluate` says.
 
-        Negation is carried to the leaves here. Otherwise Spark's optimizer would do it, and turn NOT x < 1 into
-        x >= 1, which forgets NaN.
+        Negation is moved to the leaves here. Otherwise Spark's optimizer would do it, and turn NOT x < 1 into
+        x >= 1, which ignores NaN.
         """
         if not columns_of(predicate):
             value = evaluate(predicate, Event("", {}))
@@ -197,7 +197,7 @@ class Translation:
         return _joined(parts, operator.and_) if parts else F.lit(col=True)
 
     def _value(self, predicate: plan.Expression) -> tuple[Column, pa.DataType] | None:
-        """Return a value with its type; None for what is NULL in every row."""
+        """Return a value with its type; None for a value that is NULL in every row."""
         match predicate:
             case plan.Column():
                 data_type = self.types.get(predicate.name)
@@ -244,7 +244,7 @@ class Translation:
     # Arithmetic
 
     def _number(self, predicate: plan.Expression) -> tuple[Column, pa.DataType] | None:
-        """Return an operand as arithmetic takes it, a long or a double."""
+        """Return an operand as arithmetic needs it, a long or a double."""
         if not columns_of(predicate):
             constant = evaluate(predicate, Event("", {}))
             is_double = isinstance(constant, float | Decimal)
@@ -274,7 +274,7 @@ class Translation:
                 data_type = pa.float64()
             result = _OPERATIONS[sign](result, operand)
             if data_type == pa.int64():
-                # Spark's optimizer regroups chains of + or *, so that they overflow elsewhere. This stops it.
+                # Spark's optimizer regroups chains of + or *, and then they overflow at other rows. This prevents it.
                 result = result.bitwiseOR(_literal(0, data_type))
         return result, data_type
 
@@ -283,7 +283,7 @@ class Translation:
     def weakened(
         self, guard: Iterable[plan.Expression], is_wanted: Callable[[plan.Expression], bool]
     ) -> plan.Expression | None:
-        """Return a condition of wanted leaves only that holds wherever the guard does; None if there is none."""
+        """Return a condition that has only wanted leaves and holds wherever the guard does; None if there is none."""
         parts = sorted(guard, key=lambda part: (not isinstance(part, plan.HasType), repr(part)))
         return _weakened(plan.All(tuple(parts)), is_wanted, is_negated=False)
 
@@ -350,7 +350,7 @@ def _weakened(
 
 
 def _joined(columns: Sequence[Column], join: Callable[[Column, Column], Column]) -> Column:
-    """Return columns joined as a balanced tree, because Spark takes stack for each level."""
+    """Return columns joined as a balanced tree, because Spark uses stack for each level."""
     while len(columns) > 1:
         pairs = [columns[at : at + 2] for at in range(0, len(columns), 2)]
         columns = [join(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
@@ -370,7 +370,7 @@ def _as_double(value: tuple[Column, pa.DataType]) -> Column:
 
 
 def quoted(name: str) -> str:
-    """Return a column's name as `F.col` takes it, whatever characters it has."""
+    """Return a column's name as `F.col` needs it, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -378,14 +378,14 @@ def quoted(name: str) -> str:
 
 
 def _literal(value: Any, data_type: pa.DataType) -> Column:
-    """Return a constant as a literal of a column's type, of which it must be a value."""
+    """Return a constant as a literal of a column's type; the type must have this value."""
     match kind_of(data_type):
         case Kind.STRING:
             return _string(value)
         case Kind.BOOLEAN:
             return F.lit(value)
         case Kind.TIMESTAMP | Kind.LOCAL_TIMESTAMP | Kind.DATE:
-            # The text names the zone where there is one. A datetime would be read in the zone of this process.
+            # The text names the zone if there is one. A datetime would be read in the zone of this process.
             value = write_time(value, kind_of(data_type))
         case Kind.DECIMAL:
             value = at_or_above(value, data_type)
@@ -437,7 +437,7 @@ def _compared_with_constant(column: Column, data_type: pa.DataType, sign: str, c
 
 
 def _float_compared(column: Column, sign: str, value: float, data_type: pa.DataType) -> Column:
-    """Return a comparison with which scans lose neither -0.0 nor NaN."""
+    """Return a comparison that does not make scans lose -0.0 or NaN."""
     if value == 0 and sign == "=":
         return (column >= _literal(-0.0, data_type)) & (column <= _literal(0.0, data_type))
     compared: Column = _COMPARISONS[sign](column, _literal(value, data_type))
@@ -456,9 +456,9 @@ def _compared(left: Column, left_type: pa.DataType, sign: str, right: Column, ri
 
 
 def _alike(left: Column, left_type: pa.DataType, right: Column, right_type: pa.DataType) -> tuple[Column, Column]:
-    """Return decimals (or integers) as two columns of one type, in which they compare exactly.
+    """Return decimals (or integers) as two columns of one type that compares them exactly.
 
-    Where no decimal type has enough digits for both, each becomes a pair: the part before the point, and the rest.
+    If no decimal type has enough digits for both, each becomes a pair: the part before the point, and the rest.
     """
     digits = [_digits(left_type), _digits(right_type)]
     whole, scale = max(before for before, _ in digits), max(after for _, after in digits)

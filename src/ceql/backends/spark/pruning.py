@@ -1,12 +1,12 @@
-"""Rows left out because events that every match needs do not occur: at all, or near them.
+"""Leaves out rows because an event that every match needs does not occur at all, or not near them.
 
-Whether they occur at all is asked of the scan: it stops at the first row that it finds in a file, and skips what cannot
-have one. If one does not, Spark finds the other side of a join empty and does not read the rows.
+The scan finds out whether a needed event occurs at all: it stops at the first such row of a file, and skips parts that
+cannot have one. If an event does not occur, one side of a join is empty, and Spark does not read the rows.
 
-To find where they occur, the timeline of each key is cut into pieces as long as the window, so that a match lies in two
-neighbouring ones at most. Pieces are numbered, and the numbers folded into a fixed number of slots, which bounds what
-is kept of them. One pass over the rows notes which of the needed events occur in each slot. If one occurs neither in a
-row's slot nor in its neighbours, no match has the row. Slots that several pieces share only let more rows through.
+To find where needed events occur, the timeline of each key is cut into pieces as long as the window, so that a match
+lies in at most two neighbouring pieces. Pieces are numbered, and the numbers are folded into a fixed number of slots,
+which bounds the memory. One pass over the rows notes which needed events occur in each slot. If one of them occurs
+neither in a row's slot nor in its neighbours, no match has the row. Slots shared by pieces only let more rows through.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from ceql.syntax import plan as plans
 SLOT, FLAGS = f"{OWN}slot", f"{OWN}flags"
 
 N_SLOTS = 1 << 14
-"""Slots into which pieces are folded. The more there are, the fewer rows stay for nothing, and the longer it takes:
-over ten million events, 0.85 s with so many, 1.09 s with four times as many."""
+"""Slots into which pieces are folded. With more slots, fewer useless rows stay, but it takes longer:
+over ten million events, 0.85 s with this many, 1.09 s with four times as many."""
 
 MAX_ASKED = 8
-"""Needed events of which a scan is asked whether they occur, the last ones: each takes a task for every file."""
+"""Needed events that are looked for with a scan, the last ones if there are more: each takes a task for every file."""
 
 MAX_NEEDED = 62
-"""Needed events that are looked for near rows: there is one bit for each in a long."""
+"""Needed events that are looked for near rows: each has one bit of a long."""
 
 MIN_BYTES = 32 << 20
-"""Size from which it pays to ask first. Below, the time that Spark takes for another stage counts most."""
+"""Size from which it pays to look first. Below it, the time that Spark takes for another stage counts most."""
 
 PASSED_ON = {"Project", "Filter", "SubqueryAlias", "View", "Union"}
-"""Steps that cost little when they are done twice, and give the same rows; as Spark names them."""
+"""Steps, as Spark names them, that are cheap to do twice and give the same rows each time."""
 
 
 def why_not_possible(prepared: Prepared) -> str | None:
-    """Return why no row can be left out for want of others; None if some can."""
+    """Return why no row can be left out because other events are missing; None if some can."""
     return None if len(prepared.needed) > 1 else "no two different events are known to be in every match"
 
 
 def why_not_cheap(prepared: Prepared) -> str | None:
-    """Return why it may not pay to ask first whether events occur; None if it should."""
+    """Return why it may not pay to look first whether events occur; None if it should."""
     try:
         executed = prepared.frame._jdf.queryExecution().withCachedData()
         catalyst = prepared.frame.sparkSession._jvm.org.apache.spark.sql.catalyst  # type: ignore[union-attr]
@@ -56,7 +56,7 @@ def why_not_cheap(prepared: Prepared) -> str | None:
             executed.containsPattern(pattern) for pattern in (patterns.PYTHON_UDF(), patterns.SCALA_UDF())
         )
         sizes = _sizes(executed)
-    except Exception:  # Spark Connect has no plan to look into, and one that is protected may raise anything.
+    except Exception:  # Spark Connect shows no plan, and a protected plan may raise anything.
         return "Spark does not say where the rows come from"
     if not is_plain or sizes is None:
         return "the rows do not come straight from Parquet, ORC or a cache, and reading them twice may take long"
@@ -64,7 +64,7 @@ def why_not_cheap(prepared: Prepared) -> str | None:
 
 
 def _sizes(step: Any) -> list[int] | None:
-    """Return the bytes of all that a plan reads; None if that is not quickly read again, or if it does more."""
+    """Return the sizes of all inputs of a plan; None if reading again is slow, or if the plan does more than read."""
     name = step.getClass().getSimpleName()
     if name == "InMemoryRelation" or (name == "LogicalRelation" and _is_columnar(step.relation())):
         return [int(str(step.stats().sizeInBytes()))]
@@ -76,13 +76,13 @@ def _sizes(step: Any) -> list[int] | None:
 
 
 def _is_columnar(relation: Any) -> bool:
-    """Whether a relation is of files from which single columns can be read."""
+    """Whether a relation reads files that allow reading single columns."""
     is_of_files = relation.getClass().getSimpleName() == "HadoopFsRelation"
     return is_of_files and any(name in relation.fileFormat().getClass().getSimpleName() for name in ("Parquet", "Orc"))
 
 
 def all_or_none(prepared: Prepared, events: DataFrame) -> DataFrame:
-    """Return the rows, or none of them if an event does not occur that every match needs."""
+    """Return the rows, or none of them if an event that every match needs does not occur."""
     asked = prepared.needed[-MAX_ASKED:]
     found = reduce(DataFrame.unionAll, [prepared.frame.where(condition).limit(1) for condition in asked])
     complete = found.agg(F.count("*").alias(FLAGS)).where(F.col(FLAGS) == len(asked))
@@ -90,7 +90,7 @@ def all_or_none(prepared: Prepared, events: DataFrame) -> DataFrame:
 
 
 def near_others(prepared: Prepared, events: DataFrame) -> DataFrame:
-    """Return the rows without those that no match can have for want of other events near them."""
+    """Return only the rows that have all needed events near them."""
     needed = prepared.needed[-MAX_NEEDED:]
     flags = [
         F.when(condition, F.lit(1 << bit).cast("long")).otherwise(F.lit(0)) for bit, condition in enumerate(needed)
@@ -99,7 +99,7 @@ def near_others(prepared: Prepared, events: DataFrame) -> DataFrame:
     seen = events.groupBy(slot.alias(SLOT)).agg(F.bit_or(reduce(Column.bitwiseOR, flags)).alias(FLAGS))
     if has_neighbours:
         near = F.array(*(F.pmod(F.col(SLOT) + F.lit(step), F.lit(N_SLOTS)) for step in (-1, 0, 1)))
-        # In one task, so that they need not be shuffled once more.
+        # In one task, which saves another shuffle.
         spread = seen.coalesce(1).select(F.explode(near).alias(SLOT), FLAGS)
         seen = spread.groupBy(SLOT).agg(F.bit_or(FLAGS).alias(FLAGS))
     complete = seen.where(F.col(FLAGS) == F.lit((1 << len(needed)) - 1))

@@ -1,6 +1,6 @@
-"""A query bound to DataFrames: streams put together, columns that it can see, the order of the rows.
+"""A query bound to DataFrames: streams merged, columns that it can see, the order of the rows.
 
-What batches and streams have in common before rows are brought to tasks.
+Batches and streams share these steps, before rows are brought to tasks.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ OWN = "__ceql_"
 STREAM = "__ceql_stream"
 """The column with the name of each row's stream, where there are several."""
 CHAR = "__CHAR_VARCHAR_TYPE_STRING"
-"""What Spark notes of a column of type CHAR or VARCHAR."""
+"""The metadata key by which Spark marks a column of type CHAR or VARCHAR."""
 WATERMARK = "spark.watermarkDelayMs"
-"""What Spark notes of a column that has a watermark."""
+"""The metadata key by which Spark marks a column that has a watermark."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A query and its rows, `frame`, which has the columns that the query can see and `STREAM` if there are several.
+    """A query and its rows: `frame` has the columns that the query can see, and `STREAM` if there are several streams.
 
     `ties` are the columns that order rows which are equal in all columns of `order`. `row_filter` holds for all rows
-    that a match may need; None if all are needed. Each of the conditions in `needed` holds for some row of every match.
+    that a match may need; None if all are needed. Each condition in `needed` holds for some row of every match.
     """
 
     query: Query
@@ -61,16 +61,16 @@ class Prepared:
 
     @property
     def is_merged(self) -> bool:
-        """Whether several streams were put together."""
+        """Whether several streams were merged."""
         return STREAM in self.frame.columns
 
     @property
     def id_columns(self) -> tuple[str, ...]:
-        """The columns that tell an event from others, the one that orders the stream first."""
+        """The columns that identify an event; the first of them orders the stream."""
         return tuple(dict.fromkeys([*self.order, *self.query.plan.partition_by, *self.ties]))
 
     def key_column(self, name: str) -> Column:
-        """Return a partition key such that equal keys are equal to Spark's hash functions, too."""
+        """Return a partition key in which Spark's hash functions see equal keys as equal."""
         column = F.col(quoted(name))
         # There are two zeros and many NaNs.
         return F.nanvl(column + F.lit(0.0), F.lit(float("nan"))) if kind_of(self.types[name]) is Kind.FLOAT else column
@@ -85,7 +85,7 @@ def prepare(
     order_by: str | Sequence[str],
     shape: Shape,
 ) -> Prepared:
-    """Return a query bound to DataFrames, or raise what can be known to be wrong before anything runs."""
+    """Return a query bound to DataFrames, or raise every error that can be found before anything runs."""
     if shape not in SHAPES:
         raise ValueError(f"unknown shape {shape!r}: choose 'matches' or 'events'")
     if shape == "positions":
@@ -128,7 +128,7 @@ def prepare(
 
 
 def _one_frame(events: Frames, sources: Sequence[str]) -> DataFrame:
-    """Return the rows of all streams that FROM reads; where there are several, `STREAM` names each row's."""
+    """Return the rows of all streams in FROM; if there are several, `STREAM` names the stream of each row."""
     if isinstance(events, Mapping):
         frames: list[Any] = [stream_of(events, name) for name in sources]
     elif len(sources) > 1:
@@ -155,7 +155,7 @@ def _one_frame(events: Frames, sources: Sequence[str]) -> DataFrame:
 
 
 def _without_padding(frame: DataFrame) -> DataFrame:
-    """Return a frame whose columns of type CHAR are plain strings: Spark would pad what they are compared to."""
+    """Return a frame with plain strings in place of CHAR columns: Spark would pad what they are compared to."""
     padded = [field.name for field in frame.schema if CHAR in field.metadata]
     if not padded:
         return frame
@@ -178,7 +178,7 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 def _merged(frames: Mapping[str, DataFrame]) -> DataFrame:
-    """Return the rows of several streams with the columns of all; one that a stream lacks is NULL in its rows."""
+    """Return the rows of several streams with the columns of all; a column that a stream lacks is NULL in its rows."""
     schemas = [pa.schema(list(Schema.of(frame.schema).streams[0].columns.items())) for frame in frames.values()]
     try:
         whole = pa.unify_schemas(schemas, promote_options="permissive")
@@ -204,14 +204,14 @@ def _has_watermark(frame: DataFrame, name: str) -> bool:
 
 def _column_of(frame: DataFrame, field: pa.Field, *, is_watermarked: bool) -> Column:
     if is_watermarked:
-        # A cast would lose the watermark. Where only some streams have one, that is as well: it is not one of them all.
+        # A cast would lose the watermark. If only some streams have one, it should be lost: it does not hold for all.
         return F.col(quoted(field.name))
     column = F.col(quoted(field.name)) if field.name in frame.columns else F.lit(None)
     return column.cast(from_arrow_type(field.type, prefer_timestamp_ntz=True)).alias(field.name)
 
 
 def _check_order(order: Sequence[str], types: Mapping[str, pa.DataType]) -> None:
-    """Refuse rows without columns that order them."""
+    """Refuse rows that no column puts in order."""
     if not order:
         raise DataError(
             "a DataFrame has no order of its own", "name the columns that order it with time_column or order_by"
@@ -230,7 +230,7 @@ def _columns_seen(
     if shape == "events":
         return list(columns)
     shown = {name for variable in query.plan.variables for name, _ in variable.attributes}
-    # Tasks bind the query once more: what it names and declares must be there, also where the automaton needs it not.
+    # Tasks bind the query again, so all columns that it names or declares must be there, even if nothing reads them.
     declared = {name for attributes in query.plan.declared.values() for name in attributes}
     seen = {*query.plan.named, *shown, *declared, *order, type_column, query.plan.bounds}
     return [name for name in columns if name in seen]

@@ -1,8 +1,8 @@
-"""A Spark session that works on a laptop without settings, and takes all that the user did set.
+"""A Spark session that works on a laptop without settings, and respects all settings of the user.
 
-Spark merges settings of many places (`spark-defaults.conf`, SPARK_CONF_DIR, PYSPARK_SUBMIT_ARGS, spark-submit,
-MASTER) when its JVM starts. So the JVM starts first, with the caller's settings only, and is then asked: what it
-has no value for gets ours.
+Spark merges settings from many places (`spark-defaults.conf`, SPARK_CONF_DIR, PYSPARK_SUBMIT_ARGS, spark-submit,
+MASTER) when its JVM starts. So the JVM starts first, with the caller's settings only. Our defaults then fill in the
+settings that it has no value for.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ JVM_NOTICE = re.compile(
     rb"|\S+::\S+ (has been called by|will be removed))"
     rb"|(NOTE: )?Picked up \w+_OPTIONS:"
 )
-"""What Java itself says on standard error about options and libraries that Spark chose."""
+"""Notices that Java writes to standard error about options and libraries that Spark chose."""
 
 WORKER_NOTICE = re.compile(rb"(Starting )?Streaming TransformWithStateInPandas Python worker\b")
-"""What PySpark's workers say when a stream with state begins; an empty line follows each."""
+"""Notices that PySpark's workers write when a stream with state begins; an empty line follows each."""
 
 
 def session(
@@ -71,7 +71,7 @@ def session(
 
 
 def defaults(present: Mapping[str, str], *, n_cores: int) -> dict[str, str]:
-    """Return the settings that a session gets beyond those that are present.
+    """Return the settings that a session gets in addition to those that are present.
 
     >>> defaults({"spark.master": "yarn"}, n_cores=8)
     {'spark.sql.streaming.stateStore.providerClass': \
@@ -82,7 +82,7 @@ def defaults(present: Mapping[str, str], *, n_cores: int) -> dict[str, str]:
     if n_threads is not None:
         ours |= {
             "spark.ui.enabled": "false",
-            # Host names of laptops often resolve to nothing, or to an address of a network that is gone.
+            # The host name of a laptop often has no address, or the address of a network that is gone.
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.sql.shuffle.partitions": str(n_threads),
@@ -112,19 +112,19 @@ def _started(app_name: str, given: dict[str, str], *, quiet: bool) -> SparkSessi
     for name, value in given.items():
         conf.set(name, value)
     conf.setIfMissing("spark.master", "local[*]")
-    # This is what spark-submit calls programs that nobody named.
+    # This is the name that spark-submit gives to programs without a name.
     if conf.get("spark.app.name", "pyspark-shell") == "pyspark-shell":
         conf.setAppName(app_name)
     for name, value in defaults(dict(conf.getAll()), n_cores=os.cpu_count() or 1).items():
         conf.set(name, value)
     if str(conf.get("spark.master")).startswith("local"):
-        # Spark's own default is the `python3` on PATH, which need not have the same packages, or any.
+        # Spark's own default is the `python3` on PATH, which may lack our packages, or not exist.
         os.environ.setdefault("PYSPARK_PYTHON", conf.get("spark.pyspark.python") or sys.executable)
     return SparkSession(SparkContext(conf=conf, gateway=gateway))
 
 
 def _gateway(given: Mapping[str, str], *, quiet: bool) -> Any:
-    """Return the gateway to spark-submit's JVM if this runs under it, else to a new one that has the given settings."""
+    """Return the gateway to spark-submit's JVM if this runs under it, else to a new JVM with the given settings."""
     from pyspark import SparkConf, java_gateway
 
     launch: Any = java_gateway.launch_gateway
@@ -133,7 +133,7 @@ def _gateway(given: Mapping[str, str], *, quiet: bool) -> Any:
     conf = SparkConf(loadDefaults=False)
     for name, value in given.items():
         conf.set(name, value)
-    # Properties of the JVM are what Spark takes a setting from if no file and no argument has it.
+    # Spark takes a setting from the properties of the JVM only if no file and no argument has it.
     options = ["-Dspark.ui.showConsoleProgress=false"]
     if quiet and not _has_log_settings():
         options.append(f"-Dlog4j2.configurationFile={QUIET_LOG.as_uri()}")
@@ -143,7 +143,7 @@ def _gateway(given: Mapping[str, str], *, quiet: bool) -> Any:
 
 
 def _connected(remote: str | None, app_name: str, given: dict[str, str]) -> SparkSession:
-    """Return a session of Spark Connect; Spark starts a server of its own if the address is that of a local master."""
+    """Return a session of Spark Connect; Spark starts its own server if the address is a local master."""
     builder = SparkSession.builder.appName(app_name)
     for name, value in given.items():
         builder = builder.config(name, value)
@@ -155,7 +155,7 @@ def _connected(remote: str | None, app_name: str, given: dict[str, str]) -> Spar
 
 
 def _remote(given: Mapping[str, str], environ: Mapping[str, str]) -> str | None:
-    """Return the address at which Spark Connect is to be used, None if it is not."""
+    """Return the address of Spark Connect, None if it is not used."""
     remote = given.get("spark.remote") or environ.get("SPARK_REMOTE")
     if remote:
         return remote
@@ -170,7 +170,7 @@ def _running_session() -> SparkSession | None:
         return active
     from pyspark import SparkContext
 
-    # Another thread's session, or a context that has none yet; without options neither is changed.
+    # The session of another thread, or a new session of a running context; without options neither is changed.
     return SparkSession.builder.getOrCreate() if SparkContext._active_spark_context is not None else None
 
 
@@ -191,7 +191,7 @@ def _setting_text(value: str | int | bool) -> str:  # noqa: FBT001
 
 
 def _has_log_settings() -> bool:
-    """Return whether the user has a file for Spark's log."""
+    """Return whether the user has a settings file for Spark's log."""
     from pyspark.find_spark_home import _find_spark_home
 
     folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(_find_spark_home(), "conf")
@@ -200,7 +200,7 @@ def _has_log_settings() -> bool:
 
 @contextmanager
 def _submit_options(options: list[str]) -> Iterator[None]:
-    """Give options to a JVM that starts inside this context, weaker than those of the user."""
+    """Give options to a JVM that starts inside this context; options of the user win."""
     before = os.environ.get("SPARK_SUBMIT_OPTS")
     os.environ["SPARK_SUBMIT_OPTS"] = " ".join([*options, before or ""]).strip()
     try:
@@ -216,11 +216,11 @@ def _submit_options(options: list[str]) -> Iterator[None]:
 def _without_notices() -> Iterator[dict[str, Any]]:
     """Give the arguments for starting a process whose standard error is passed on without notices of Java and PySpark.
 
-    Neither has an option that silences them, and the stream cannot just be closed: errors come there too,
-    as long as the process lives, and what Python workers print.
+    Neither has an option that silences them, and standard error cannot just be closed: errors, and the output of
+    Python workers, also go there as long as the process lives.
 
-    The process gets a session of its own, because Ctrl-C on a terminal goes to all processes of one, and Python
-    workers would end in the midst of a task. It still ends when this process does.
+    The process gets a terminal session of its own, because Ctrl-C goes to all processes of a session, and Python
+    workers would end in the middle of a task. It still ends when this process does.
     """
     reading, writing = os.pipe()
     thread = threading.Thread(target=_pass_on, args=(reading,), name="ceql-spark-stderr", daemon=True)
@@ -229,7 +229,7 @@ def _without_notices() -> Iterator[dict[str, Any]]:
         yield {"stderr": writing, "start_new_session": True}
     except BaseException:
         os.close(writing)
-        # The process has said why it ended; let that come before the exception does.
+        # The process has written why it ended; let its message appear before the exception.
         thread.join(timeout=5)
         raise
     os.close(writing)
@@ -238,13 +238,13 @@ def _without_notices() -> Iterator[dict[str, Any]]:
 def _pass_on(reading: int) -> None:
     with open(reading, "rb") as lines:
         for line in without_notices(lines):
-            # If nobody listens any more, go on reading: else the process would wait for us.
+            # If standard error is closed, go on reading: otherwise the process would wait for us.
             with suppress(OSError):
                 os.write(2, line)
 
 
 def _without_cancelled_workers(lines: Iterable[bytes]) -> Iterator[bytes]:
-    r"""Yield lines without the traces of workers whose task was cancelled: PySpark finds that nobody reads them.
+    r"""Yield lines without the stack traces of workers whose task was cancelled: nobody reads their output any more.
 
     >>> trace = [b"Traceback (most recent call last):\n", b'  File "pyspark/daemon.py", line 95, in worker\n']
     >>> list(_without_cancelled_workers([*trace, b"BrokenPipeError: [Errno 32] Broken pipe\n", b"an error\n"]))
@@ -269,7 +269,7 @@ def _without_cancelled_workers(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def without_notices(lines: Iterable[bytes]) -> Iterator[bytes]:
-    r"""Yield the lines that are no notices, as they come.
+    r"""Yield the lines that are not notices, as they come.
 
     >>> said = [b"Starting Streaming TransformWithStateInPandas Python worker.\n", b"\n", b"an error\n", b"\n"]
     >>> list(without_notices(said))

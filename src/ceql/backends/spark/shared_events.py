@@ -1,10 +1,10 @@
 """Matches beside the events that they share: each event once, and each match as the places of its events.
 
-Where matches have events in common, this is far smaller than a row for each with all values. Who receives it puts each
-event where it belongs. A row has some matches, `MATCHES`, with their partition keys and words; a list of what bounds
-them, `BOUNDS`; and lists of their events, one for each combination of attributes that variables show.
+Where matches have events in common, this is far smaller than one row with all values for each match. The receiver puts
+each event where it belongs. A row has some matches, `MATCHES`, with their partition keys and words; a list of their
+starts and ends, `BOUNDS`; and lists of their events, one for each combination of attributes that variables show.
 
-A word packs places in these lists, of `BITS` bits each: those of a match's start, its end, and each variable's event.
+A word packs places in these lists, of `BITS` bits each: for a match's start, its end, and the event of each variable.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ BOUNDS = "bounds"
 
 BITS = 10
 NO_PLACE = (1 << BITS) - 1
-"""Where no event is, for a variable that binds none."""
+"""The place for a variable that binds no event."""
 PLACES_PER_WORD = 63 // BITS
 MAX_GROUP = 256
-"""Matches in a row, at most. Spark holds the rows made of them all at once, and slows down where its caches end."""
+"""Most matches in a row. Spark holds all rows made of them at once, and is slower if they do not fit its caches."""
 
 
 MAX_VARIABLES = 32
-"""With more, too few matches would be in a row to have events in common."""
+"""With more, a row would have too few matches for them to have events in common."""
 
 
 def may_share(query: plan.Plan) -> bool:
-    """Return whether matches of a query can be so described: variables bind single events, and show some of them."""
+    """Return whether matches of a query can be described like this: each variable shows one event at most."""
     return (
         1 < len(query.variables) <= MAX_VARIABLES
         and all(variable.attributes for variable in query.variables)
@@ -61,7 +61,7 @@ def n_words(query: plan.Plan) -> int:
 
 
 def shared_schema(query: plan.Plan) -> pa.Schema:
-    """Return the columns. Names in a match are numbers, because those that differ in case alone are one to Spark."""
+    """Return the columns. Names in a match are numbers, because to Spark names that differ only in case are equal."""
     keys = [query.result_schema.field(name) for name in query.partition_by]
     words = [pa.field("", pa.int64(), nullable=False)] * n_words(query)
     match = pa.struct([field.with_name(f"c{number}") for number, field in enumerate([*keys, *words])])
@@ -112,7 +112,7 @@ class SharedBuilder(ResultBuilder):
         return pa.record_batch([columns[name] for name in self.schema.names], schema=self.schema)
 
     def _places(self, labels: list[Label]) -> tuple[IntArray, IntArray]:
-        """Return which places in a match each label fills, and where those of each begin."""
+        """Return which places in a match each label fills, and where the places of each label begin."""
         places = [
             [number for number, variable in enumerate(self.plan.variables, 2) if variable.name in label]
             for label in labels
@@ -135,7 +135,7 @@ class SharedBuilder(ResultBuilder):
         return pa.StructArray.from_arrays([as_type(part, field.type) for part, field in parts], fields=list(match_type))
 
     def _values(self, field: pa.Field, rows: IntArray, stretch: Stretch) -> pa.Array:
-        """Return what a list shows of some events."""
+        """Return the values of some events that a list shows."""
         data_type, indices = field.type.value_type, pa.array(stretch.indices(rows))
         if field.name != BOUNDS:
             return structs_at(indices, data_type, stretch)
@@ -145,7 +145,7 @@ class SharedBuilder(ResultBuilder):
 
 
 def _rows_near(chunk: Chunk) -> tuple[Chunk, IntArray]:
-    """Return matches, and all rows from their first to their last one; instead of rows far apart, their numbers."""
+    """Return matches, and all rows from their first to their last; if that is too many, only the used, renumbered."""
     first, last = int(chunk.start.min()), int(chunk.end.max())
     if last - first < MAX_STRETCH + 4 * len(chunk.rows):
         return chunk, np.arange(first, last + 1)
@@ -170,30 +170,30 @@ def _share(  # noqa: C901, PLR0917 - compiled code cannot take a `Chunk`
     groups: Any,
     n_words: Any,
 ) -> Any:
-    """Number the distinct rows of each group of matches in the order in which they come, and put that into words.
+    """Number the distinct rows of each group of matches in the order in which they come, and pack the numbers in words.
 
     Args:
         starts: each match's first row.
         ends: its last row.
-        offsets: where the marked rows of each match begin, and where those of the last one end.
+        offsets: where the marked rows of each match begin, and where those of the last match end.
         rows: the marked rows.
         labels: their labels.
         first_row: the first of all these rows.
-        n_rows: how many there may be from it on.
+        n_rows: how many rows there may be from `first_row` on.
         places: which places in a match each label fills, one after the other.
-        place_begins: where those of each label begin.
+        place_begins: where the places of each label begin.
         list_of: the list to which each place points.
         is_optional: whether a match may leave a place empty.
         groups: where the groups begin among the matches, and where the last one ends.
         n_words: how many words a match has.
 
     Returns:
-        The words, a row for each; for each list the distinct rows of all groups, counted from `first_row`; and where
-        those of each group begin among them, and of the last one end.
+        The words, one row per match; for each list the distinct rows of all groups, counted from `first_row`; and where
+        the rows of each group begin among them, and those of the last group end.
     """
     n_places, n_lists, n_matches = list_of.shape[0], list_of.max() + 1, starts.shape[0]
     words = np.empty((n_words, n_matches), np.int64)
-    # The group that had a row last, and the number that the row has there.
+    # The last group that had a row, and the row's number in that group.
     seen = np.full((n_lists, n_rows), -1, np.int32)
     shown = np.empty((n_lists, n_places * n_matches), np.int32)
     ends_of = np.zeros((n_lists, groups.shape[0]), np.int32)
@@ -217,8 +217,8 @@ def _share(  # noqa: C901, PLR0917 - compiled code cannot take a `Chunk`
                     row, own_end = (starts[match] if own_begin == 0 else ends[match]) - first_row, own_begin + 1
                 for at in range(own_begin, own_end):
                     place = places[at] if value >= begin else at
-                    # PERF: matches differ little from those before them: 44 instead of 76 ns for one of Q1 of the
-                    # paper, with fewer writes to words.
+                    # PERF: a match differs little from the match before it. With fewer writes to words, a match of the
+                    # paper's Q1 takes 44 instead of 76 ns.
                     if row_at[place] == row:
                         continue
                     row_at[place] = row

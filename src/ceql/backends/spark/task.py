@@ -1,4 +1,4 @@
-"""What a task of Spark does with its rows: a session over Arrow batches, and errors that say where they happened."""
+"""What a Spark task does with its rows: runs a session over Arrow batches, and says where an error happened."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ceql.errors import CeqlError, DataError, warn
 from ceql.visible import visible
 
 MIN_SKEWED_ROWS = 1_000_000
-"""Rows below which nobody waits for a task because of one large key."""
+"""With fewer rows, one large key does not make a task noticeably slow."""
 SKEWED_SHARE = 0.9
 N_SHOWN_KEYS = 3
 
@@ -28,7 +28,7 @@ class TaskCounter(Protocol):
     """A number to which tasks add."""
 
     def add(self, term: int) -> None:
-        """Add to it."""
+        """Add a number."""
 
 
 def recognise(
@@ -44,12 +44,11 @@ def recognise(
 
     Args:
         batches: the rows.
-        options: those of `TaskOptions`, as plain values.
+        options: the fields of `TaskOptions`, as plain values.
         keys: the attributes in PARTITION BY.
         required: the column that orders the rows, if it must not be NULL.
-        halo_column: the column that tells rows which only lead up to those of this task; what ends there is another
-            task's.
-        n_tied: what counts events that tie where matches depend on it; without it their number goes to the log.
+        halo_column: the column that marks rows of the halo; matches that end there belong to another task.
+        n_tied: a counter for events that tie, where matches depend on their order; if None, their number is logged.
     """
     session, query = TaskSession(TaskOptions.of(options)), options["query"]
     skew = _Skew(keys)
@@ -86,7 +85,7 @@ def _check_order(batch: pa.RecordBatch, required: str | None) -> None:
 
 
 def _parts(batch: pa.RecordBatch, halo_column: str | None) -> Iterator[tuple[pa.RecordBatch, bool]]:
-    """Yield the rows of the halo, then those of the shard itself: they are in the order of time."""
+    """Yield the rows of the halo, then those of the shard itself: rows are in the order of time."""
     if halo_column is None:
         yield batch, False
         return
@@ -101,7 +100,7 @@ def _parts(batch: pa.RecordBatch, halo_column: str | None) -> Iterator[tuple[pa.
 def _where(
     error: Exception, query: str, keys: Sequence[str], number: int, first_row: int, batch: pa.RecordBatch
 ) -> str:
-    """Return a message that tells what went wrong, and over which rows."""
+    """Return a message that says what went wrong, and in which rows."""
     lines = [
         f"{type(error).__name__}: {error}",
         f"batch {number + 1} of a task, rows {first_row + 1} to {first_row + len(batch)} of its rows",
@@ -120,7 +119,7 @@ def _where(
 
 
 def _shown(value: pa.Scalar) -> str:
-    """Return a value as text; where Python has none, as for years beyond 9999, the number or bytes that Arrow has."""
+    """Return a value as text; Arrow's number or bytes if Python cannot hold the value, like years beyond 9999."""
     try:
         return repr(value.as_py())
     except UnicodeDecodeError:

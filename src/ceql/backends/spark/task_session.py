@@ -1,4 +1,4 @@
-"""A query at work over the rows of one task: they come in order, and those of several streams come together."""
+"""A query that runs over the rows of one task: they come in order, rows of several streams together."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class TaskOptions:
 
     Args:
         query: the text of the query.
-        layout: the columns' meaning, and the shape of the result.
+        layout: the meaning of the columns, and the shape of the result.
         stream_column: the column with the name of each event's stream, if FROM names several.
-        id_columns: for shape "events", the columns that tell events apart.
+        id_columns: for shape "events", the columns that identify events.
         shares_events: for shape "matches", whether each event is handed over once, as `shared_events` describes it.
     """
 
@@ -42,12 +42,12 @@ class TaskOptions:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> TaskOptions:
-        """Return the options that `asdict` made plain values of: these need no code to reach a worker."""
+        """Return options from the plain values that `asdict` gives, which reach a worker without any code."""
         return cls(**{**values, "layout": Layout(**values["layout"])})
 
     @property
     def setup(self) -> Setup:
-        """What pipelines are made of."""
+        """The setup from which pipelines are made."""
         shape = self.layout.shape
         results: Results | None = None
         if self.shares_events:
@@ -88,20 +88,20 @@ class TaskSession:
         return 0 if self.pipeline is None else self.pipeline.n_tied
 
     def snapshot(self) -> bytes:
-        """Return all that must be remembered."""
+        """Return everything that must be stored."""
         return self._setup.write(self.pipeline)
 
     def key_hashes(self) -> IntArray:
-        """Return the hash of each partition key that has anything open, as `intake.keys.key_hashes` gives it."""
+        """Return the hash, as `intake.keys.key_hashes` gives it, of each partition key that has open matches."""
         if self.pipeline is None:
             return np.empty(0, np.uint64)
         self.pipeline.expire()
         return self.pipeline.key_hashes()
 
     def keep_keys(self, is_kept: IntArray) -> None:
-        """Let go of all but some partition keys, given in the order of `key_hashes`, to which nothing was fed since.
+        """Drop all but some partition keys, given in the order of `key_hashes`; no events may be read in between.
 
-        What is fed afterwards must be of those keys only: another session may go on with the others.
+        Later events must be of the kept keys only: another session may go on with the other keys.
         """
         if self.pipeline is not None:
             self.pipeline.keep_keys(is_kept)

@@ -1,4 +1,4 @@
-"""Functions of ceql as Spark sends them to its workers: by value, so that they can say if ceql is missing there."""
+"""Sends functions of ceql to Spark's workers by value, so that they can say if ceql is missing there."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Batches = Iterator[pa.RecordBatch]
 def map_batches(
     frame: DataFrame, schema: StructType | str, module: str, name: str, *arguments: Any, **options: Any
 ) -> DataFrame:
-    """Return what a function of ceql, given by module and name, makes of the batches of each of a frame's tasks."""
-    # PySpark does not quote the names of columns here, so they go as numbers and come back on the worker.
+    """Return a frame whose tasks apply a function of ceql, given by module and name, to the batches of `frame`."""
+    # PySpark does not quote the names of columns here, so numbers replace them until the worker puts them back.
     numbered = frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
     return numbered.mapInArrow(on_workers(module, name, tuple(frame.columns), *arguments, **options), schema)
 
@@ -26,9 +26,9 @@ def map_batches(
 def on_workers(
     module: str, name: str, columns: tuple[str, ...], *arguments: Any, **options: Any
 ) -> Callable[[Batches], Batches]:
-    """Return what calls a function with a task's batches, their columns named, where that task runs.
+    """Return a function for workers: it gives the columns of a task's batches their names, and calls the ceql function.
 
-    A function of a module would be sent by name, and its absence show as an error of unpickling.
+    A function of a module would be sent by name; if the module is missing, the error would be about unpickling.
     """
     version = __version__
 

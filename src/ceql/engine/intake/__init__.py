@@ -1,1 +1,1 @@
-"""What events become before the automaton sees them: symbols, measures, slots of keys, rows that are kept."""
+"""Prepares events for the automaton: symbols, measures, slots of keys, rows that are kept."""

@@ -17,13 +17,13 @@ from ceql.schema import Kind, half_told, kind_of, table_of_dicts
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
 MAX_ROWS = 1 << 20
-"""Rows of the batches that a table is cut into."""
+"""Most rows of a batch when a table is cut into batches."""
 
 
 def read(events: object, like: pa.Schema | None = None) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """Return the schema and the record batches of an object that holds events of one stream.
 
-    Dicts have no types: `like` is the schema of the batches before.
+    Dicts have no types: they get those of `like`, the schema of the earlier batches.
     """
     if isinstance(events, Sequence) and not isinstance(events, str | bytes):
         if events and all(isinstance(part, pa.RecordBatch) for part in events):
@@ -46,7 +46,7 @@ def read(events: object, like: pa.Schema | None = None) -> tuple[pa.Schema, Iter
 
 
 def _reader(events: object) -> pa.RecordBatchReader:
-    """Return what reads events from an object that hands over Arrow streams."""
+    """Return a reader of an object that exports Arrow streams."""
     if hasattr(events, "sparkSession"):
         raise DataError("the events are a Spark DataFrame", "use ceql.spark.match, or ceql.match with df.toArrow()")
     try:
@@ -92,8 +92,8 @@ def merged(
 ) -> tuple[pa.Table, IntArray]:
     """Return the streams in FROM as one table in time order, and the number of each row's stream.
 
-    `order_of` gives the columns that order it. Rows that tie come in the order of FROM, then as in their table. A
-    column that a stream lacks is NULL in its rows.
+    `order_of` gives the columns that order the table. Rows that tie come in the order of FROM, then as in their table.
+    A column that a stream lacks is NULL in its rows.
     """
     parts, numbers = [], []
     for number, name in enumerate(sources):
@@ -115,7 +115,7 @@ def merged(
 
 
 def unlike_columns(error: object) -> DataError:
-    """Return the error of streams with columns of one name and different types."""
+    """Return the error for streams that have columns of the same name with different types."""
     return DataError(
         f"the columns of the streams do not fit together: {error}",
         "a column that several streams share must have one type: cast or rename it",
@@ -129,7 +129,7 @@ def in_order(table: pa.Table, order: Sequence[str], streams: IntArray) -> tuple[
         if name not in table.column_names:
             raise missing_column(name, table.column_names)
         keys += sort_keys(table[name])
-    # Arrow's sort does not keep the order of equal rows: their number does.
+    # Arrow's sort does not keep the order of equal rows, so the row number is the last key.
     indices = sorted_rows([*keys, pa.array(np.arange(len(table)))])
     columns = [_taken(column, indices) for column in table.columns]
     return pa.table(columns, schema=table.schema), streams[indices.to_numpy()]
@@ -145,7 +145,7 @@ def _taken(column: pa.ChunkedArray, indices: pa.Array) -> pa.ChunkedArray:
 
 
 def check_names(schema: pa.Schema) -> None:
-    """Refuse events with two columns of one name."""
+    """Refuse events with two columns of the same name."""
     for name in schema.names:
         if schema.names.count(name) > 1:
             raise DataError(f"the events have several columns '{name}'", "rename all but one")
@@ -163,7 +163,7 @@ def check_type_column(type_column: str, schema: pa.Schema) -> None:
 
 
 def missing_column(name: str, names: Iterable[str]) -> DataError:
-    """Return the error of a column that the events lack."""
+    """Return the error for a column that the events lack."""
     known = list(names)
     return DataError(
         f"the events have no column '{name}'", did_you_mean(name, known) or f"columns are {listing(known)}"

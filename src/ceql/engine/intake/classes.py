@@ -1,9 +1,9 @@
-"""Values of columns in few classes, such that no predicate of the query tells two values of a class apart.
+"""Values of columns in few classes: every predicate of the query is the same for all values of a class.
 
 There are four ways to make classes: by the codes of a dictionary; by the intervals between the constants that numbers
 are compared with; by the constants that strings are compared with; by the truth of predicates that are computed for all
-rows. What a class satisfies is asked of `predicates.evaluate`, with one value of the class, so the meaning of
-predicates is written once.
+rows. `predicates.evaluate` decides which predicates a class satisfies, given one value of the class, so the meaning of
+predicates is defined in one place.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from ceql.syntax.cuts import units_in_one
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
 Classes = tuple[IntArray, IntArray | None, list[int]]
-"""Each row's class, or its code and each code's class; and for each class the predicates that hold, as bits."""
+"""The class of each row, or its code and the class of each code; and for each class, as bits, which predicates hold."""
 
 TYPE = "\0type"
 """Stands for the event's type and stream among the columns that predicates read."""
 
 MAX_COMPUTED = 10
-"""Predicates of one stage that are computed for all rows: each doubles the classes."""
+"""Most predicates of a stage that are computed for all rows: each doubles the number of classes."""
 
 MAX_COMBINATIONS = 1 << 14
-"""Combinations of classes that are decided before they are met; beyond this only those that occur are."""
+"""Up to this number, all combinations of classes are decided in advance; beyond it, only those that occur."""
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Columns:
 
     Args:
         arrays: each attribute's values.
-        types: the event types, or the one type of all events.
+        types: the event types, or the type of all events.
         streams: the number of each event's stream among `stream_names`, or None for one stream.
     """
 
@@ -95,7 +95,7 @@ class Stage:
         self._mixed = _Mixed.of(predicates) if len(names) > 1 and TYPE not in names else None
 
     def classes(self, columns: Columns, n_rows: int) -> Classes:
-        """Return each row's class (or code, with each code's class), and what holds in each class."""
+        """Return each row's class (or code, with each code's class), and which predicates hold in each class."""
         if self.names == (TYPE,):
             return self._type_classes(columns, n_rows)
         computed = self._computed_classes(columns, n_rows)
@@ -120,7 +120,7 @@ class Stage:
         return self._code_classes(encoded(array), self._holding_of)
 
     def _asked_classes(self, array: pa.Array, questions: list[plan.Expression]) -> Classes:
-        """Return classes of texts by the answers to each question, asked of all rows; NULL is the last class."""
+        """Return classes of texts by the answers to all questions, computed for all rows; NULL is the last class."""
         classes = np.zeros(len(array), np.int32)
         for number, question in enumerate(questions):
             classes |= answers(question, array).astype(np.int32) << number
@@ -139,7 +139,7 @@ class Stage:
         return sum(1 << number for number, predicate in predicates if truth(predicate, answered) is True)
 
     def _found(self, part: plan.Expression) -> plan.Column | None:
-        """Return what stands for a search in a column: it is done for all values together."""
+        """Return the column that replaces a search in a column, because searches run over all values together."""
         if not isinstance(part, plan.Matches) or not isinstance(part.value, plan.Column):
             return None
         column = plan.Column(f"{part.value.name}\0{part.regex}", Kind.BOOLEAN)
@@ -190,10 +190,10 @@ class Stage:
         return classify_strings(array, table), None, holding
 
     def _holding_of(self, values: pa.Array) -> list[int]:
-        """Return what holds for each value of the stage's one column, and for NULL after the last."""
+        """Return which predicates hold for each value of the stage's only column, and for NULL after the last value."""
         names, rows = self._rows(self.names[0], values)
-        # PERF: most values give the same answers to all searches. Only where a predicate reads the values themselves do
-        # rows differ.
+        # PERF: most values give the same answers to all searches. Rows differ only if a predicate reads the values
+        # themselves.
         distinct = rows if self.names[0] in names else list(set(rows))
         holding = [self._holding(Event("", dict(zip(names, row, strict=True)))) for row in distinct]
         if distinct is rows:
@@ -202,7 +202,7 @@ class Stage:
         return [of_row[row] for row in rows]
 
     def _rows(self, name: str, values: pa.Array) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Return what predicates read of each value of a column, and of NULL: the value, and what is found in it."""
+        """Return what predicates read for each value of a column, and for NULL: the value and search results."""
         read = {name: [*_values(values), None]} if name in self._read else {}
         for search, found in self._searches.items():
             if columns_of(search) == {name}:
@@ -210,7 +210,7 @@ class Stage:
         return list(read), list(zip(*read.values(), strict=True))
 
     def _code_classes(self, array: pa.DictionaryArray, holding_of: Callable[[pa.Array], list[int]]) -> Classes:
-        """Return classes of a dictionary's codes; the dictionary's values are looked at once."""
+        """Return classes of a dictionary's codes; each value of the dictionary is evaluated once."""
         dictionary = array.dictionary
         if self._of_code is None or self._dictionary is None or not dictionary.equals(self._dictionary):
             numbers: dict[int, int] = {}
@@ -224,7 +224,7 @@ class Stage:
     def _computed_classes(self, columns: Columns, n_rows: int) -> Classes | None:
         """Return classes by the truth of the predicates, computed for all rows.
 
-        None where NumPy cannot compute them, and where the values of a single column fall into few classes anyway.
+        None if NumPy cannot compute them, or if the values of a single column fall into few classes anyway.
         """
         types = {name: columns.arrays[name].type for name in self.names}
         if types != self._computed_types:
@@ -268,7 +268,7 @@ class Stage:
         return of_distinct[of_row.reshape(-1)], None, self._same(list(numbers))
 
     def _cuts(self, data_type: pa.DataType) -> tuple[IntArray, list[int]] | None:
-        """Return the numbers at which some predicate's value may change, and what holds between them."""
+        """Return the numbers at which some predicate's value may change, and which predicates hold between them."""
         if data_type not in self._numbers:
             scale = stored_scale(data_type)
             predicates = None if scale is None else [in_units(predicate, scale) for predicate in self.predicates]
@@ -286,10 +286,10 @@ class Stage:
 
 
 class _Mixed:
-    """Predicates over several columns that consist of parts over one column each.
+    """Predicates over several columns whose parts each read one column.
 
-    The parts are decided column by column; what they give together is asked once for each combination of classes,
-    of which there are few, not for each combination of values.
+    The parts are decided column by column. The whole predicate is evaluated once for each combination of classes, not
+    of values: combinations of classes are few.
     """
 
     def __init__(self, predicates: list[plan.Expression], parts: list[plan.Expression]) -> None:
@@ -299,7 +299,7 @@ class _Mixed:
             (name,) = columns_of(part)
             by_column.setdefault(name, []).append(part)
         self._parts = list(by_column.values())
-        # A part that does not hold is FALSE or NULL. Its negation holds only if it is FALSE.
+        # A part that does not hold is FALSE or NULL. The negation holds only if the part is FALSE.
         self._stages = [
             Stage((name,), [*own, *map(plan.Not, own)], [0] * (2 * len(own))) for name, own in by_column.items()
         ]
@@ -307,7 +307,7 @@ class _Mixed:
 
     @classmethod
     def of(cls, predicates: list[plan.Expression]) -> _Mixed | None:
-        """Return how predicates are decided by their parts; None if some part reads several columns."""
+        """Return predicates divided into parts; None if some part reads several columns."""
         parts = list(dict.fromkeys(part for predicate in predicates for part in _parts_by_column(predicate)))
         return cls(predicates, parts) if all(len(columns_of(part)) == 1 for part in parts) else None
 
@@ -329,7 +329,7 @@ class _Mixed:
         return self._known[1][combined], self._known[2]
 
     def _decided(self, combinations: IntArray, holdings: list[list[int]]) -> tuple[IntArray, list[int]]:
-        """Return the class of some combinations, and what holds in each class."""
+        """Return the class of some combinations, and which predicates hold in each class."""
         numbers: dict[int, int] = {}
         of_combination = np.empty(len(combinations), np.int32)
         for index, combination in enumerate(combinations.tolist()):
@@ -347,7 +347,7 @@ class _Mixed:
 
 
 def _parts_by_column(predicate: plan.Expression) -> Iterable[plan.Expression]:
-    """Yield the largest parts of a predicate that read one column only; parts that cannot be divided may read more."""
+    """Yield the largest parts of a predicate that read one column; parts that cannot be divided may read several."""
     match predicate:
         case plan.All() | plan.Any() if len(columns_of(predicate)) != 1:
             for part in predicate.parts:
@@ -374,7 +374,7 @@ def _is_plain_string(data_type: pa.DataType) -> bool:
 
 
 def _string_constants(predicates: list[plan.Expression]) -> list[str] | None:
-    """Return the constants that strings are tested for equality with; None if other questions are asked."""
+    """Return the constants that strings are tested for equality with; None if predicates do anything else."""
     constants: list[str] = []
     pending = list(predicates)
     while pending:
@@ -403,7 +403,7 @@ def _codes(array: pa.DictionaryArray) -> tuple[IntArray, list[Any]]:
 
 
 def _values(array: pa.Array) -> list[Any]:
-    """Return values as predicates take them; times in nanoseconds, because Python's are coarser and end in 9999."""
+    """Return values as predicates take them; times as nanoseconds, because Python's are coarser and end in 9999."""
     if not pa.types.is_timestamp(array.type) and not pa.types.is_date(array.type):
         values: list[Any] = array.to_pylist()
         return values

@@ -11,12 +11,12 @@ from ceql.errors import DataError
 
 
 def plain_type(data_type: pa.DataType) -> pa.DataType:
-    """Return the type of a column's values, be they in a dictionary or not."""
+    """Return the type of a column's values, in a dictionary or not."""
     return data_type.value_type if pa.types.is_dictionary(data_type) else data_type
 
 
 def as_type(array: pa.Array, data_type: pa.DataType) -> pa.Array:
-    """Return an array as one of another type that can hold the same values; `DataError` if they do not fit."""
+    """Return an array converted to another type; `DataError` if a value does not fit."""
     if array.type == data_type:
         return array
     if pa.types.is_dictionary(array.type):
@@ -32,5 +32,5 @@ def as_type(array: pa.Array, data_type: pa.DataType) -> pa.Array:
 
 
 def numbers_in(buffer: pa.Buffer, number: Any) -> np.ndarray[Any, np.dtype[Any]]:
-    """Return all numbers of a type that a buffer of Arrow holds; files may have buffers with some bytes more."""
+    """Return the numbers in an Arrow buffer; buffers in files may have a few extra bytes at the end."""
     return np.frombuffer(buffer, number, buffer.size // np.dtype(number).itemsize)

@@ -11,7 +11,7 @@ IntArray = np.ndarray[Any, np.dtype[Any]]
 
 
 def encoded(column: pa.Array) -> pa.DictionaryArray:
-    """Return a column with a dictionary, which it may have already."""
+    """Return a column with a dictionary; it may have one already."""
     return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
 
 

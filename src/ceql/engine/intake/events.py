@@ -1,4 +1,4 @@
-"""Rows to events: what one run sees of a stream. Each event that concerns it has a symbol, a time and a key slot."""
+"""Turns rows into the events that a run sees. Each event that concerns the run has a symbol, a time and a key slot."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ceql.syntax import plan
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
 BLOCK = 1 << 18
-"""Events that go through predicates and kernel together: many, so that what Python does for each is not felt."""
+"""Events that go through predicates and kernel together: many, so that the cost of Python per block does not matter."""
 
 NO_SLOTS = np.empty(0, np.int32)
 
@@ -34,14 +34,14 @@ class Block:
     """Events on their way to a run. The arrays are overwritten when the next block is made."""
 
     symbols: IntArray
-    """For each event, which guards hold: `masks[symbol]` has a bit for each of them."""
+    """The symbol of each event: `masks[symbol]` has a bit for each guard that holds."""
     rows: IntArray
-    """Its row, counted from `first_row`."""
+    """The row of each event, counted from `first_row`."""
     slots: IntArray
-    """The slot of its partition key; empty without PARTITION BY."""
+    """The slot of each event's partition key; empty without PARTITION BY."""
     first_row: int
     times: IntArray
-    """The measure of each row, also of rows that are no events."""
+    """The measure of each row, even if it is no event."""
     masks: list[int]
     n_keys: int
     slots_of_all: IntArray
@@ -86,7 +86,7 @@ class EventEncoder:
 
     @property
     def clocks(self) -> list[Measure]:
-        """What must not run backwards: the window's attribute, and the time column if that is another."""
+        """The measures that must not run backwards: the window's attribute, and the time column if it is another."""
         return [self.measure] if self._clock is None else [self.measure, self._clock]
 
     def encode(self, rows: Rows) -> Iterator[Block]:
@@ -120,7 +120,7 @@ class EventEncoder:
             )
 
     def _times(self, rows: Rows) -> tuple[IntArray, IntArray]:
-        """Return each row's measure and which rows have one, having checked that time does not run backwards."""
+        """Check that time does not run backwards; return each row's measure, and which rows have one."""
         times, is_timed = self.measure.of(rows.batch, rows.first)
         if self._clock is not None:
             # Rows that no window measures are left out, so their order does not matter.
@@ -128,7 +128,7 @@ class EventEncoder:
         return times, is_timed
 
     def _count_dropped(self, part: pa.RecordBatch, is_timed: IntArray) -> int:
-        """Return how many rows belong to no partition or have nothing that the window could measure."""
+        """Return how many rows belong to no partition, or have no value that the window could measure."""
         keys = [part.column(name) for name in self._partition_by if part.column(name).null_count]
         if not keys:
             return len(is_timed) - int(is_timed.sum())
@@ -138,9 +138,9 @@ class EventEncoder:
         return len(part) - int(is_kept.sum())
 
     def _encode_symbols(self, columns: Columns, n_rows: int, is_timed: IntArray) -> int:
-        """Write symbol and row of the events that the run has to see to the buffers; return how many.
+        """Write to the buffers the symbol and row of each event that the run must see; return how many there are.
 
-        Rows without a measure are left out, and where possible those that satisfy no guard.
+        Rows without a measure are left out. So are rows that satisfy no guard, where that is possible.
         """
         symbols, numbers = self._symbols[:n_rows], self._rows[:n_rows]
         if len(self.symbols.masks) > self._max_symbols:

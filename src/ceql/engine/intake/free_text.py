@@ -1,6 +1,6 @@
-"""Questions about texts of which nearly every one is different: each is asked of a whole column, by Arrow.
+"""Questions about texts that are nearly all different: Arrow answers each question for a whole column.
 
-Where texts repeat, it is cheaper to look at each distinct one once (see `classes`).
+Where texts repeat, it is cheaper to look at each distinct text once (see `classes`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 from ceql.syntax import patterns, plan
 
 MAX_QUESTIONS = 10
-"""Questions that are asked of all rows: each doubles the classes."""
+"""Most questions that are asked of all rows: each doubles the number of classes."""
 
 SAMPLE = 256
-"""Rows that are looked at to tell whether texts repeat."""
+"""Rows that are checked for repeated texts."""
 
 _COMPARISONS = {
     "=": pc.equal,
@@ -36,7 +36,7 @@ def is_free_text(texts: pa.Array) -> bool:
 
 
 def questions_of_text(predicates: list[plan.Expression]) -> list[plan.Expression] | None:
-    """Return the parts of predicates over one column of texts that a column can be asked; None if there are others."""
+    """Return the parts of predicates over a text column, if Arrow can answer all of them; else None."""
     found: dict[plan.Expression, None] = {}
     for predicate in predicates:
         for part in _parts(predicate):
@@ -74,7 +74,7 @@ def _constants(part: plan.InSet) -> list[plan.Constant]:
 
 
 def answers(question: plan.Expression, texts: pa.Array) -> Any:
-    """Return whether a question is answered with yes, for each text; NULL is no text, and any answer will do."""
+    """Return for each text whether the answer is yes; for NULL the answer does not matter."""
     match question:
         case plan.Compare(left=plan.Constant()):
             return answers(question.mirrored(), texts)

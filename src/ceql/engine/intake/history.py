@@ -14,14 +14,14 @@ IntArray = np.ndarray[Any, np.dtype[Any]]
 
 
 MAX_JOINED = 1 << 14
-"""Rows up to which small batches are put together."""
+"""Most rows of a batch that is made by joining small batches."""
 
 MAX_STRETCH = 1 << 16
-"""A stretch of so many rows may be copied as a whole, however few of them are wanted."""
+"""A stretch of up to this many rows is copied as a whole, however few of them are wanted."""
 
 
 class History:
-    """Rows of the stream by their number: single old rows that are still needed, then all rows from some number on."""
+    """Rows of the stream by number: old rows that are still needed, then all rows from some number on."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -46,8 +46,8 @@ class History:
 
     @property
     def widest(self) -> int:
-        """Bytes that the values of one row take at most, roughly."""
-        # PERF: computed when results are first wanted, once for each batch. Otherwise a run without matches would take
+        """Roughly the most bytes that the values of a row take."""
+        # PERF: computed once for each batch, when results are first wanted. Otherwise a run without matches would take
         # a tenth longer.
         known = zip(self._batches, self._widest, strict=True)
         widest = [_widest(batch.columns) if n_bytes is None else n_bytes for batch, n_bytes in known]
@@ -59,7 +59,7 @@ class History:
         self.append_rows(np.arange(first_row, first_row + len(batch), dtype=np.int64), batch)
 
     def append_rows(self, ids: IntArray, batch: pa.RecordBatch) -> None:
-        """Add rows with their numbers, which increase and are greater than all that are held."""
+        """Add rows with their numbers, which increase and are greater than all numbers held so far."""
         if len(ids):
             self._ids.append(ids)
             self._batches.append(batch)
@@ -73,15 +73,15 @@ class History:
                 self._batches[-2:], self._widest[-2:] = [joined], [None]
 
     def _is_last_small(self) -> bool:
-        """Whether to join the last two batches, so that lengths double from one to the next and there are few."""
+        """Whether to join the last two batches. So lengths double from batch to batch, and batches stay few."""
         if len(self._ids) < 2:
             return False
         before, last = len(self._ids[-2]), len(self._ids[-1])
         return before <= 2 * last and before + last <= MAX_JOINED
 
     def stretch(self, rows: IntArray) -> Stretch:
-        """Return what is held from the first to the last of some rows, to look them up."""
-        # PERF: Arrow joins all chunks of a column that it takes rows from, so it gets no more than these.
+        """Return the held rows from the first to the last of some rows, to look these up."""
+        # PERF: Arrow joins all chunks of a column that it takes rows from, so it gets only the chunks it needs.
         first, last = int(rows.min()), int(rows.max())
         begin = max(0, bisect_right(self._ids, first, key=lambda ids: int(ids[0])) - 1)
         end = bisect_right(self._ids, last, key=lambda ids: int(ids[0]))
@@ -112,7 +112,7 @@ class History:
 
 
 class Stretch:
-    """A piece of the history to take values from; of a long piece only the rows that are wanted."""
+    """A piece of the history to take values from; a long piece has only the wanted rows."""
 
     def __init__(self, ids: IntArray, table: pa.Table, wanted: IntArray) -> None:
         self._ids = ids
@@ -127,13 +127,13 @@ class Stretch:
         return len(self._ids)
 
     def indices(self, rows: IntArray) -> IntArray:
-        """Return where some rows, all of them held, are in the stretch."""
+        """Return the indices of some rows in the stretch, which must hold all of them."""
         n_held, span = len(self._ids), int(self._ids[-1] - self._ids[0]) + 1
         offsets: IntArray = rows - self._ids[0]
         if span == n_held:
             return offsets
-        # PERF: a table instead of a search: rows of Q1 of the paper in 242 instead of 328 ns per match, when rows were
-        # forgotten after each batch. It must not outgrow what it serves.
+        # PERF: a table instead of a search: rows of the paper's Q1 took 242 instead of 328 ns per match, when rows were
+        # forgotten after each batch. The table must not be much larger than the rows.
         if span > 4 * (n_held + len(rows)):
             return np.searchsorted(self._ids, rows)
         index_at: IntArray = np.zeros(span, np.int64)
@@ -157,12 +157,12 @@ class Stretch:
 
     @property
     def first_row(self) -> int | None:
-        """The number of the first row if no row is missing after it, so that others can be counted from it."""
+        """The number of the first row if no row is missing after it, so that indices can be computed from it."""
         span = int(self._ids[-1] - self._ids[0]) + 1
         return int(self._ids[0]) if span == len(self._ids) else None
 
     def array(self, name: str) -> pa.Array:
-        """Return a column as one array, which is kept because variables ask for the same ones."""
+        """Return a column as one array; it is cached, because several variables ask for the same column."""
         if name not in self._arrays:
             column = self._table[name] if self._kept is None else self._table[name].take(self._kept)
             self._arrays[name] = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
@@ -170,7 +170,7 @@ class Stretch:
 
 
 def _widest(columns: Iterable[pa.Array]) -> int:
-    """Return how many bytes the values of one row take at most."""
+    """Return the most bytes that the values of a row take."""
     plain = (column.dictionary if pa.types.is_dictionary(column.type) else column for column in columns)
     return sum(int(_value_bytes(column).max(initial=0)) for column in plain)
 

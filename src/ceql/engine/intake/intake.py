@@ -20,10 +20,10 @@ from ceql.syntax import plan
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
 FIRST_EVENTS = 1 << 12
-"""Events among which all types of a query are looked for first."""
+"""The first events, which are searched for the types of a query before all others."""
 
 MIN_HISTORY = 1 << 18
-"""Rows of history below which nothing is forgotten: forgetting costs a collection."""
+"""With fewer rows of history, nothing is forgotten: forgetting costs a collection."""
 
 MIN_HISTORY_BYTES = 1 << 25
 """The same limit in bytes: rows may hold long texts."""
@@ -31,9 +31,10 @@ MIN_HISTORY_BYTES = 1 << 25
 
 @dataclass(frozen=True)
 class Rows:
-    """Some rows of the stream; `first` is the number of the first one in the whole stream.
+    """Some rows of the stream; `first` is the number of their first row in the whole stream.
 
-    `types` is None if the stream of an event is its type; `streams` numbers each row's stream if there are several.
+    `types` is None if the stream of an event is its type; `streams` has the number of each row's stream if there are
+    several.
     """
 
     batch: pa.RecordBatch
@@ -60,7 +61,7 @@ class Intake:
     ) -> None:
         """Bind the intake to a stream's columns.
 
-        `read` are the columns that runs look at. With `keeps_rows`, results show events, so that all columns count.
+        `read` are the columns that runs read. With `keeps_rows`, results show events, so that all columns count.
         """
         if type_column is not None:
             check_type_column(type_column, schema)
@@ -89,7 +90,7 @@ class Intake:
                 )
 
     def take(self, part: pa.RecordBatch, streams: IntArray | None) -> Rows:
-        """Return the next rows, checked and in the types they are stored in; they are kept if results show rows."""
+        """Return the next rows, checked and in their stored types; keep them if results show rows."""
         columns = [as_type(part.column(field.name), field.type) for field in self.stored]
         stored = pa.record_batch(columns, schema=self.stored)
         for name in self._checked:
@@ -101,14 +102,14 @@ class Intake:
         return Rows(stored, self.n_events, types, streams)
 
     def look_for_types(self, rows: Rows) -> None:
-        """Note which event types there are, until all that the query names have been seen."""
+        """Note which event types occur, until all types that the query names have been seen."""
         if self.types_named <= self.types_seen or not len(rows):
             return
         if rows.types is None:
             numbers = [0] if rows.streams is None else np.unique(rows.streams).tolist()
             self.types_seen.update(self._sources[number] for number in numbers)
             return
-        # Most types are among the first events. All events are looked at only if one is not.
+        # Most types are among the first events. All events are searched only if a type is missing there.
         for some in (rows.types.slice(0, FIRST_EVENTS), rows.types):
             if not self.types_named <= self.types_seen:
                 self.types_seen.update(some.unique().drop_null().to_pylist())
@@ -148,7 +149,7 @@ class Intake:
 
 
 def _stored_type(data_type: pa.DataType) -> pa.DataType:
-    """Return the type that a column is kept in: one that Arrow can take rows from, with room for any dictionary."""
+    """Return the type in which a column is stored: Arrow can take rows from it, and any dictionary fits."""
     if pa.types.is_string_view(data_type):
         return pa.large_string()
     if pa.types.is_binary_view(data_type):
@@ -161,7 +162,7 @@ def _stored_type(data_type: pa.DataType) -> pa.DataType:
 
 
 def _lacking(query: plan.Plan, columns: set[str]) -> dict[frozenset[tuple[int, frozenset[str]]], list[str]]:
-    """Return the columns that some event types lack, by these types: numbers of streams with names of types."""
+    """Return the columns that event types lack, by sets of types: numbers of streams with names of types."""
     types: dict[str, dict[int, set[str]]] = {}
     for stream, event_type in query.declared:
         for name in query.lacked_by(stream, event_type) & columns:

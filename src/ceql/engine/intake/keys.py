@@ -1,4 +1,4 @@
-"""Partition keys to slots: small integers, the same for equal keys and for no others."""
+"""Gives each partition key a slot: a small integer, the same for equal keys, different for different keys."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ NO_KEY = -1
 """The slot of events with a NULL in their key: they belong to no partition."""
 
 ENTRY_BYTES = 180
-"""Bytes that Python takes for an entry of a dictionary and its code, beyond those of the value itself; roughly."""
+"""Roughly the bytes that Python takes for an entry of a dictionary and its code, without the value itself."""
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
 def key_hashes(columns: list[pa.Array]) -> IntArray:
-    """Return a 64-bit hash for each row, equal for equal keys in every process and release: states are stored by it."""
+    """Return a 64-bit hash for each row. Stored states need it to be the same in every process and release."""
     return _hashed(np.stack([_stable_codes(_decoded(column)) for column in columns], axis=1))
 
 
 class KeyEncoder:
-    """Numbers the keys that it meets, in the order in which it meets them.
+    """Numbers keys in the order in which they first occur.
 
     Each column is turned into 64-bit codes, equal for equal values: numbers and times as they are
     stored, everything else by a dictionary that grows. A hash table maps rows of codes to slots.
@@ -74,7 +74,7 @@ class KeyEncoder:
 
     @property
     def size(self) -> tuple[int, ...]:
-        """The numbers of keys, of bytes of values, and of values in each dictionary: what `shorten` takes."""
+        """The numbers of keys, of bytes of values, and of values in each dictionary, for `shorten`."""
         return self.n_keys, self._dictionary_bytes, *map(len, self.dictionaries)
 
     def shorten(self, size: tuple[int, ...]) -> None:
@@ -99,7 +99,7 @@ class KeyEncoder:
 
     @classmethod
     def of(cls, codes: IntArray, values: list[list[Any]]) -> KeyEncoder:
-        """Return an encoder that knows some keys; `ValueError` if a key, or a value of a column, is there twice."""
+        """Return an encoder that knows some keys; `ValueError` if a key, or a value of a column, occurs twice."""
         known = cls(len(values))
         known.dictionaries = [{value: code for code, value in enumerate(column)} for column in values]
         if [*map(len, known.dictionaries)] != [*map(len, values)]:
@@ -128,7 +128,7 @@ class KeyEncoder:
         kept = KeyEncoder.of(codes, values)
         for index, known in enumerate(self._of_code):
             if known is not None:
-                # The last entry is for values that have no code yet, which is -1.
+                # The last entry is for values that have no code yet: their code is -1.
                 renumbered = np.full(len(self.dictionaries[index]) + 1, -1, np.int64)
                 renumbered[used_codes[index]] = np.arange(len(used_codes[index]))
                 kept._of_code[index] = known[0], renumbered[known[1]]
@@ -148,7 +148,7 @@ class KeyEncoder:
         return codes
 
     def _codes_of(self, values: pa.Array, indices: IntArray, index: int) -> IntArray:
-        """Return the codes of some values of a column's own dictionary, which the next batch is likely to share."""
+        """Return the codes of some values of a column's own dictionary; the next batch probably has the same one."""
         known = self._of_code[index]
         if known is None or not known[0].equals(values):
             known = self._of_code[index] = values, np.full(len(values), -1, np.int64)
@@ -161,7 +161,7 @@ class KeyEncoder:
         return codes
 
     def _entered(self, values: pa.Array, index: int) -> IntArray:
-        """Return the code of each of some values; new values get a new code."""
+        """Return the codes of some values; new values get new codes."""
         dictionary = self.dictionaries[index]
         n_before = len(dictionary)
         codes = np.array([dictionary.setdefault(value, len(dictionary)) for value in values.to_pylist()], np.int64)
@@ -217,7 +217,7 @@ def _stable_code(value: Any) -> int:
 
 
 def _hashed(codes: IntArray) -> IntArray:
-    """Return a number for each row of codes. All bits of the codes have a part in its first bits."""
+    """Return a hash for each row of codes. All bits of the codes influence its first bits."""
     hashed = np.zeros(len(codes), np.uint64)
     for index in range(codes.shape[1]):
         hashed = (hashed ^ codes[:, index].view(np.uint64)) * _MULTIPLIER
@@ -231,7 +231,7 @@ def _decoded(column: pa.Array) -> pa.Array:
 
 
 def _must_decode(values: pa.Array) -> bool:
-    """Whether a column must be decoded because its dictionary has NULL in it, or values that are not strings."""
+    """Whether a column must be decoded because its dictionary contains NULL, or values that are not strings."""
     return values.null_count > 0 or not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type))
 
 
@@ -306,9 +306,9 @@ def count_events(slots: Any, counts: Any) -> None:
 
 @compiled
 def positions_by_key(slots: Any, counts: Any) -> Any:
-    """Return each event's position in the stream of its own partition; `counts` has their lengths so far."""
+    """Return each event's position in the stream of its own partition; `counts` has the partitions' lengths so far."""
     positions = np.zeros(slots.shape[0], np.int64)
-    # Counted up and down again: a copy would cost as much as there are keys.
+    # Count up, then down again: the cost of a copy would grow with the number of keys.
     for i in range(slots.shape[0]):
         if slots[i] >= 0:
             positions[i] = counts[slots[i]]

@@ -24,8 +24,8 @@ IntArray = np.ndarray[Any, np.dtype[Any]]
 
 FLOAT_SCALE = 0.25
 FLOAT_SIZE = 1e308
-"""Doubles are divided by four, which loses nothing, and infinity becomes the greatest double. So infinity is at
-distance 0 from itself and farther than any window from all other numbers, whose distances stay below FLOAT_SIZE."""
+"""Doubles are divided by four, which loses nothing, and infinity becomes the greatest double. So infinity has
+distance 0 from itself, and is farther than any window from all other numbers: their distances stay below FLOAT_SIZE."""
 
 
 SORT_HINT = "sort the events, or pass sort=True (--sort on the command line)"
@@ -37,8 +37,8 @@ TWO_ORDERS_HINT = (
     "'{measured}', which WITHIN measures, orders the events: leave time_column out if '{time}' orders them otherwise, "
     "else sort them by both, as sort=True does"
 )
-"""Hints for time that runs backwards: the second one if each batch is sorted already, the third one for a time column
-beside an attribute of which it is known that it does not run backwards."""
+"""Hints for time that runs backwards: the second if each batch is sorted already, the third for a time column beside a
+window attribute that is known not to run backwards."""
 
 
 class Measure:
@@ -60,7 +60,7 @@ class Measure:
         self.last: Any = None
         self._type = pa.int64()
         self.first: int | None = None
-        """The first measure of all; only for windows of which 64 bits do not hold the size."""
+        """The first measure of all; only for windows whose size does not fit 64 bits."""
         self._wide: int | None = None
         match window:
             case plan.EventsWindow(count):
@@ -85,16 +85,16 @@ class Measure:
         if units < 2**63:
             self.size = units
         else:
-            # The kernel cannot hold this size. All events are inside the window, or `_check_span` refuses them.
+            # The kernel cannot hold this size. All events are inside the window: `_check_span` refuses all others.
             self._wide = units
 
     @classmethod
     def ordering(
         cls, attribute: str, schema: pa.Schema, sorting: str | None = None, *, measured: str | None = None
     ) -> Measure | None:
-        """Return what checks that a column never decreases; None where its type has no order to check.
+        """Return a measure that checks that a column never decreases; None if its type has no order to check.
 
-        `measured` is the attribute of the window, if it has one: that orders the events first.
+        `measured` is the attribute of the window, if there is one: it comes first in the order of events.
         """
         kind = kind_of(schema.field(attribute).type)
         if not (kind.is_numeric or kind.is_time):
@@ -128,7 +128,7 @@ class Measure:
 
     @property
     def counts_rows(self) -> bool:
-        """Whether `of` gives row numbers, because 64 bits do not hold the size of the window."""
+        """Whether `of` gives row numbers, because the size of the window does not fit 64 bits."""
         return self._wide is not None
 
     def now(self, n_events: int) -> Any:

@@ -20,7 +20,7 @@ IntArray = np.ndarray[Any, np.dtype[Any]]
 
 
 def stored_scale(data_type: pa.DataType) -> Fraction | None:
-    """Return how many units of what a type stores make one (or one nanosecond); None if 64 bits do not hold it."""
+    """Return how many stored units of a type make 1 (or one nanosecond); None if values do not fit 64 bits."""
     is_small = pa.types.is_decimal128(data_type) and data_type.precision <= 18 and data_type.scale >= 0
     is_plain = pa.types.is_integer(data_type) and data_type != pa.uint64()
     is_time = pa.types.is_timestamp(data_type) or pa.types.is_date(data_type)
@@ -40,7 +40,7 @@ def in_units(predicate: plan.Expression, scale: Fraction) -> plan.Expression:
 
 
 def _exact(value: Any) -> Fraction | None:
-    """Return a constant as an exact number; None if it is none, or not finite."""
+    """Return a constant as an exact number; None if it is not a finite number."""
     if isinstance(value, bool) or value is None or (isinstance(value, float) and not math.isfinite(value)):
         return None
     return Fraction(value) if isinstance(value, int | float | Decimal | Fraction) else None
@@ -66,9 +66,9 @@ def number_constants(predicate: plan.Expression) -> Iterable[Any]:
 
 
 def stored_cuts(constants: Iterable[Any], *, is_float: bool) -> list[Any]:
-    """Return in order the stored numbers at which a comparison with one of some constants may change.
+    """Return, in order, the stored numbers at which a comparison with a constant may change.
 
-    NaN is not among them: it is greater than all other numbers, and a class of its own.
+    NaN is not among them: it is greater than all other numbers, and has its own class.
     """
     data_type = pa.float64() if is_float else pa.int64()
     found = {find(constant, data_type) for constant in constants for find in (at_or_above, above)}

@@ -1,7 +1,7 @@
 """How rows are put in order: by the columns of `Plan.order`, NULL first and NaN last, as in Spark.
 
-Rows that are equal in all of these columns tie. Those of different streams then come in the order of FROM. Those of one
-stream keep the order of their table; on Spark, where rows have no order of their own, the other columns decide.
+Rows that are equal in all of these columns tie. Tied rows of different streams come in the order of FROM. Tied rows of
+one stream keep the order of their table; on Spark, where tables have no order, the other columns decide.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def sort_keys(column: pa.ChunkedArray) -> list[pa.ChunkedArray]:
 
 
 def sign_of_zero(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the key that tells -0.0 from 0.0, which are equal for `sort_keys`."""
+    """Return a key that distinguishes -0.0 from 0.0, which are equal for `sort_keys`."""
     return pc.if_else(pc.equal(column, 0.0), column.cast(pa.float64()).cast(pa.string()), pa.scalar(None, pa.string()))
 
 
 def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column as a type that Arrow can sort; decimals of less than 128 bits it sorts wrongly."""
+    """Return a column as a type that Arrow can sort; it sorts decimals of less than 128 bits wrongly."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_decimal(column.type) and column.type.bit_width < 128:

@@ -1,9 +1,9 @@
-"""Columns to one small integer per event, its symbol: which guards of the automaton hold.
+"""Turns columns into one small integer per event, its symbol: which guards of the automaton hold.
 
-Guards are conjunctions, so they are decided column by column. For each column the values
-fall into few classes that its predicates cannot tell apart (`classes`). Starting from all
-guards, each column's class removes those that it refutes; the sets of guards that are left
-are numbered, and a table from (set, class) to set does the work, one look-up per column and
+Guards are conjunctions, so they are decided column by column. The values of a column fall
+into few classes in which its predicates are the same for all values (`classes`). Starting from
+all guards, each column removes the guards that its class refutes. The sets of guards that are
+left are numbered, and a table maps (set, class) to the next set: one look-up per column and
 event. The set after the last column is the symbol.
 """
 
@@ -25,14 +25,14 @@ IRRELEVANT = 0
 """The symbol of events that satisfy no guard."""
 
 MAX_TABLE = 1 << 14
-"""Most entries of a table from (set, class) to set. Each column multiplies the possible sets; beyond this number only
-those that occur are computed."""
+"""Most entries of a table from (set, class) to set. Each column multiplies the possible sets; beyond this number, only
+sets that occur are computed."""
 
 
 class SymbolEncoder:
     """Turns record batches into symbols, which are numbered in the order in which they occur.
 
-    `masks[symbol]` has bit i set if guard i holds. This is a memo: other numbers for the same symbols change no match.
+    `masks[symbol]` has bit i set if guard i holds. This is a memo: no match depends on how symbols are numbered.
     """
 
     def __init__(self, guards: tuple[Guard, ...]) -> None:
@@ -82,7 +82,7 @@ class SymbolEncoder:
     def _fold_what_occurs(
         self, before: IntArray, classes: IntArray, sets: list[int], index: int, holding: list[int]
     ) -> tuple[IntArray, list[int]]:
-        """Do a column's step for those pairs of set and class that occur in some row: all pairs would be too many."""
+        """Do a column's step only for pairs of set and class that occur in some row: all pairs would be too many."""
         pairs, of_row = np.unique(before.astype(np.int64) * len(holding) + classes, return_inverse=True)
         refuted = _refuted(self._stages[index].needs, holding)
         left = [sets[pair // len(holding)] & ~refuted[pair % len(holding)] for pair in pairs.tolist()]
@@ -91,7 +91,7 @@ class SymbolEncoder:
         return targets[of_row.reshape(-1)], list(numbers)
 
     def _numbered(self, masks: list[int]) -> IntArray:
-        """Return the symbols of some sets of guards, giving numbers to those that are new."""
+        """Return the symbols of some sets of guards; new sets get new numbers."""
         for mask in masks:
             if mask not in self._symbols:
                 self._symbols[mask] = len(self.masks)
@@ -112,9 +112,9 @@ class SymbolEncoder:
 
 @dataclass
 class _Table:
-    """One column's step: from the sets `before` and the classes that `holding` describes to the sets `after`.
+    """One column's step: maps the sets `before` and the classes that `holding` describes to the sets `after`.
 
-    `next` is by class, or by code where codes have classes.
+    `next` is indexed by class, or by code where codes have classes.
     """
 
     before: list[int]
@@ -136,7 +136,7 @@ def _frozen(array: IntArray) -> IntArray:
 
 
 def _refute(sets: list[int], needs: list[int], holding: list[int]) -> tuple[list[int], IntArray]:
-    """Return the sets of guards left after a column, and the table from (set, class) to them.
+    """Return the sets of guards left after a column, and the table from (set, class) to these sets.
 
     `needs[i]` are the guards that need the column's predicate i; `holding[c]` has bit i set where
     predicate i holds for class c.

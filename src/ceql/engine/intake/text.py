@@ -1,7 +1,7 @@
-"""Text that is not UTF-8, found before anything reads it.
+"""Finds text that is not UTF-8 before anything reads it.
 
-Arrow does not check the text that files and other programs hand to it. Whatever reads it later would fail with an error
-that does not say where the text came from.
+Arrow does not check text from files and other programs. Code that reads it later would fail with an error that does not
+say where the text came from.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ceql.errors import DataError
 
 
 def check_text(column: pa.Array, name: str, first_row: int) -> None:
-    """Refuse a column with text that is not UTF-8, naming the row; `first_row` is the number of the first one."""
+    """Refuse a column with text that is not UTF-8, and name the row; `first_row` is the number of the first row."""
     if not _has_text(column.type) or _is_surely_text(column) or _is_valid(column):
         return
     row = first_without_text(column)
@@ -25,7 +25,7 @@ def check_text(column: pa.Array, name: str, first_row: int) -> None:
 
 
 def first_without_text(column: pa.Array) -> int | None:
-    """Return the first row whose text is not UTF-8; None if there is none. Slow: it looks at row after row."""
+    """Return the first row whose text is not UTF-8, or None. Slow: it checks row after row."""
     for row in range(len(column)):
         try:
             column[row].as_py()
@@ -55,10 +55,10 @@ def _is_valid(column: pa.Array) -> bool:
 
 
 def _is_surely_text(column: pa.Array) -> bool:
-    """Whether all bytes of a plain column together are UTF-8, and no value begins inside of a character.
+    """Whether all bytes of a plain column together are UTF-8, and no value begins inside a character.
 
     PERF: Arrow checks value by value, which takes 11.6 instead of 0.2 ns for a value of four ASCII characters, and 24
-    instead of 12 ns for others.
+    instead of 12 ns for other values.
     """
     if pa.types.is_dictionary(column.type):
         return _is_surely_text(column.dictionary)

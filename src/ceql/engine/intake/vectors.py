@@ -31,9 +31,9 @@ class Vector:
 
 
 def in_own_kind(predicate: plan.Expression) -> plan.Expression:
-    """Return a predicate that compares numbers with constants of their own kind only, and means the same.
+    """Return a predicate with the same meaning that compares numbers only with constants of their own kind.
 
-    A constant between two doubles (or integers) is replaced by the next one above.
+    A constant between two doubles (or integers) is replaced by the greater of the two.
     """
     match predicate:
         case plan.Compare(left=plan.Constant(), right=right) if not isinstance(right, plan.Constant):
@@ -57,7 +57,7 @@ def _compare_in_own_kind(predicate: plan.Compare) -> plan.Expression:
 
 
 def _set_in_own_kind(predicate: plan.InSet) -> plan.Expression:
-    """Return a set without the items that no number of its value's kind equals."""
+    """Return a set without items that no number of its value's kind can equal."""
     kind = plan.kind_of_value(predicate.value)
     asked = [_in_kind("=", item, kind) for item in predicate.items]
     if None in asked:
@@ -67,11 +67,11 @@ def _set_in_own_kind(predicate: plan.InSet) -> plan.Expression:
 
 
 _COMPUTED_TYPES = {Kind.INTEGER: pa.int64(), Kind.FLOAT: pa.float64()}
-"""What numbers of each kind are computed in; others are not."""
+"""The type in which numbers of each kind are computed; other kinds are not computed."""
 
 
 def _in_kind(operator: str, constant: plan.Constant, kind: Kind) -> tuple[str, cuts.Number] | bool | None:
-    """Return a comparison with a constant as `cuts.in_type` does; None if it is not one of numbers."""
+    """Return a comparison with a constant as `cuts.in_type` does; None if it does not compare numbers."""
     data_type, value = _COMPUTED_TYPES.get(kind), constant.value
     if data_type is None or isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
@@ -160,7 +160,7 @@ def compute(term: plan.Expression, columns: Mapping[str, Vector]) -> Vector:
             operand = compute(term.value, columns)
             if operand.values.dtype == np.float64:
                 return Vector(-operand.values, operand.is_valid)
-            # The least integer has no counterpart.
+            # The negative of the least integer does not fit 64 bits.
             return Vector(-operand.values, operand.is_valid & (operand.values != np.iinfo(np.int64).min))
         case plan.Arithmetic():
             first, *others = (compute(operand, columns) for operand in term.operands)

@@ -15,12 +15,12 @@ from ceql.syntax import plan
 from ceql.visible import visible
 
 PREVIEW = 10
-"""Matches in the table that a notebook shows."""
+"""Most matches in the table that a notebook shows."""
 
 
 @dataclass(frozen=True)
 class Match:
-    """One match: `match["x"]` is what variable x binds: an event as a dict, or a list of events.
+    """A match. `match["x"]` is what variable x binds: an event as a dict, or a list of events.
 
     `start` and `end` are the window attribute (or time, or row number) at the first and last event. `partition` has the
     attributes of PARTITION BY, `variables` has all selected variables.
@@ -37,7 +37,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Found:
-    """Some matches, of which rows can be made until their reading is passed over."""
+    """Some matches. Their rows can be made until the session gets its next events."""
 
     chunk: Chunk
     build: Callable[[Chunk], pa.RecordBatch]
@@ -65,15 +65,15 @@ class Source(Protocol):
 
     @property
     def n_dropped(self) -> int:
-        """How many events were left out so far."""
+        """How many events have been left out so far."""
         ...
 
     def begin(self) -> Iterator[Found]:
-        """Return the matches from the first one on; an error if their events are gone."""
+        """Return all matches from the beginning; an error if their events are gone."""
         ...
 
     def cancel(self) -> None:
-        """Stop what is being read."""
+        """Stop the current reading."""
         ...
 
 
@@ -97,7 +97,7 @@ class Matches:
         return self._source.n_dropped
 
     def begin(self) -> Iterator[Found]:
-        """Return the matches from the first one on, in parts of which no rows have been made yet."""
+        """Return all matches from the beginning, in parts whose rows are not made yet."""
         return self._source.begin()
 
     def cancel(self) -> None:
@@ -124,14 +124,14 @@ class Matches:
         """Return all matches as a pandas frame; `options` are those of pyarrow's `Table.to_pandas`."""
         table = self.to_arrow()
         frame = table.to_pandas(**options)
-        # Arrow hands nanoseconds inside of structs and lists over as bare integers.
+        # Inside structs and lists, Arrow gives nanoseconds as bare integers.
         for field in table.schema:
             if pa.types.is_nested(field.type) and "[ns" in str(field.type):
                 frame[field.name] = table[field.name].to_pylist()
         return frame
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Hand the batches over to any library that reads Arrow streams."""
+        """Export the batches to any library that reads Arrow streams."""
         reader = pa.RecordBatchReader.from_batches(self.schema, self.batches())
         return reader.__arrow_c_stream__(requested_schema)
 
@@ -149,14 +149,14 @@ class Matches:
                 )
 
     def _repr_html_(self) -> str:
-        """Return the first matches on a timeline, and as a table; no more are computed than that takes."""
+        """Return the first matches on a timeline and as a table; no more matches are computed."""
         # PERF: see `Query`.
         from ceql.pictures.shown_matches import read_matches
         from ceql.pictures.timeline_html import timeline_of
 
         first: list[dict[str, Any]] = []
 
-        # Both are made of one reading: a session's matches cannot be read again.
+        # Both are made from one reading: a session's matches cannot be read again.
         def batches() -> Iterator[pa.RecordBatch]:
             for batch in self.batches():
                 first.extend(batch.slice(0, PREVIEW + 1 - len(first)).to_pylist())

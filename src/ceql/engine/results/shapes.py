@@ -1,4 +1,4 @@
-"""Rows of matches to Arrow batches, in one of three shapes."""
+"""Turns rows of matches into Arrow batches, in one of three shapes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ceql.syntax import plan
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
 MAX_BATCH_BYTES = 1 << 25
-"""Bytes of events in a batch of the result, roughly and at most; but a match is never split."""
+"""Roughly the most bytes of events in a batch of the result; but a match is never split."""
 
 POSITIONS = pa.schema(
     [
@@ -50,8 +50,8 @@ def result_schema(shape: Shape, query: plan.Plan, events: pa.Schema) -> pa.Schem
 class Ordinals:
     """Numbers the matches that end at the same event.
 
-    Events are told apart by a name. Matches of one moment come one after the other, but those that end at one event of
-    the moment may come between those of another. So there is a count for each event of the moment.
+    Each event has a name. All matches that end at one moment come together, but matches that end at different events of
+    that moment may alternate. So there is a count for each event of the moment.
     """
 
     def __init__(self, moment: int | str = -1, counts: Iterable[tuple[int | str, int]] = ()) -> None:
@@ -85,7 +85,7 @@ class ResultBuilder:
         return result_schema(self.shape, self.plan, events)
 
     def parts(self, chunk: Chunk, labels: list[Label], history: History | None) -> Iterator[Chunk]:
-        """Yield the same matches in parts of which no result gets too large."""
+        """Yield the same matches in parts, so that no result gets too large."""
         names = {variable.name for variable in self.plan.variables}
         n_shown = np.array([max(1, len(names & label)) for label in labels])
         if history is None or len(chunk.rows) * history.widest * n_shown.max(initial=1) <= MAX_BATCH_BYTES:
@@ -152,7 +152,7 @@ class ResultBuilder:
         return pa.record_batch(columns, schema=self.schema)
 
     def ends(self, chunk: Chunk, stretch: Stretch) -> Iterable[tuple[int | str, int | str]]:
-        """Return the name of each match's last event, and its moment: events of one name are of one moment."""
+        """Return the name of each match's last event, and its moment; events with equal names have equal moments."""
         return ((row, row) for row in chunk.end.tolist())
 
 
@@ -176,7 +176,7 @@ def _one_each(chunk: Chunk, binds: IntArray, stretch: Stretch) -> pa.Array:
 
 
 def _lists(chunk: Chunk, binds: IntArray) -> tuple[pa.Array, Places]:
-    """Return the events that a variable binds in all matches, and where those of each match begin."""
+    """Return the events that a variable binds in all matches, and where the events of each match begin."""
     is_bound = binds.take(chunk.labels)
     n_before = np.concatenate([[0], np.cumsum(is_bound)])
     offsets = pa.array(n_before[chunk.offsets].astype(np.int32))

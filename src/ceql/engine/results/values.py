@@ -1,8 +1,8 @@
 """Values of the events in matches, many at once.
 
-Matches repeat their events, and often a variable's texts are the same in all of them: its type is, and what FILTER
+Matches repeat events, and a variable often has the same text in all matches: its type, or an attribute that FILTER
 compares to a constant. So numbers are copied for several columns in one pass, and a text that is always the same is
-written without a look at each match.
+written without looking at each match.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ceql.engine.intake.history import Stretch
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
 MIN_PLACES = 512
-"""Fewer are left to Arrow, which needs less preparation."""
+"""Fewer values are left to Arrow, which needs less preparation."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Places:
 class Values:
     """Takes values from a stretch of the history.
 
-    PERF: rows of S3 of the paper, three events of six attributes each, take 87 instead of 108 ns per match.
+    PERF: rows of the paper's S3, three events of six attributes each, take 87 instead of 108 ns per match.
     """
 
     def __init__(self, stretch: Stretch) -> None:
@@ -52,7 +52,7 @@ class Values:
         self._codes: dict[str, tuple[IntArray, pa.Array]] = {}
 
     def at(self, names: Sequence[str], places: Places) -> list[pa.Array]:
-        """Return the values of some columns."""
+        """Return the values of some columns at some places."""
         if len(places) < max(MIN_PLACES, len(self._stretch) // 2):
             return self._stretch.columns(names, pa.array(self._stretch.indices(places.listed())))
         first = self._stretch.first_row
@@ -76,7 +76,7 @@ class Values:
         columns, n_values = [self._stretch.array(name) for name in names], len(places)
         if names not in self._tables:
             self._tables[names] = np.stack([_words(column) for column in columns], axis=1)
-        # Arrow's memory is used again, while NumPy's comes from the system page by page.
+        # Arrow reuses memory, while NumPy's comes from the system page by page.
         buffer = pa.allocate_buffer(8 * len(names) * n_values)
         values = np.frombuffer(buffer, np.int64).reshape(len(names), n_values)
         _copy(self._tables[names], places.rows, first, places.begin, places.step, values)
@@ -110,7 +110,7 @@ def _words(column: pa.Array) -> IntArray:
 
 
 def _repeated(text: pa.Scalar, n_values: int) -> pa.Array:
-    """Return a text many times."""
+    """Return an array that repeats a text."""
     letters: bytes = text.as_buffer().to_pybytes()
     width = np.dtype(np.int64 if pa.types.is_large_string(text.type) else np.int32)
     buffer = pa.allocate_buffer((n_values + 1) * width.itemsize)
@@ -125,7 +125,7 @@ def _count_to(n: int, width: np.dtype[Any]) -> IntArray:
 
 @compiled
 def _copy(table: Any, rows: Any, first: Any, begin: Any, step: Any, values: Any) -> None:
-    """Write to each row of `values` a column of the table, at every `step`-th of the rows, counted from `first`."""
+    """Write to each row of `values` a column of the table, at every `step`-th of `rows`, which count from `first`."""
     for place in range(values.shape[1]):
         row = rows[begin + place * step] - first
         for column in range(values.shape[0]):
@@ -134,7 +134,7 @@ def _copy(table: Any, rows: Any, first: Any, begin: Any, step: Any, values: Any)
 
 @compiled
 def _common_code(codes: Any, rows: Any, first: Any, begin: Any, step: Any) -> Any:
-    """Return the code that all places have, -1 if they have several."""
+    """Return the code that all places share, -1 if codes differ."""
     code = codes[rows[begin] - first]
     for at in range(begin, rows.shape[0], step):
         if codes[rows[at] - first] != code:

@@ -1,1 +1,1 @@
-"""The automaton at work: kernel, arena, run state."""
+"""Runs the automaton: kernel, arena, run state."""

@@ -4,9 +4,9 @@ Nodes are numbered from 0; children have lower numbers than parents.
 
     kind     link         data                  start
     BOTTOM   END          row of the event      measure at the first event
-    label    next node    row of the event      that of next
-    label    END          row of the event      measure at the event, the first of a run and marked
-    UNION    left node    right node            that of left, which is the greater
+    label    next node    row of the event      start of the next node
+    label    END          row of the event      measure at the event, which is marked and the first of a run
+    UNION    left node    right node            start of the left node, which is not less than the right one's
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ceql.engine.compiled import inlined
 from ceql.engine.run.bits import U
 
 UNION, BOTTOM = -1, -2
-"""Kinds of nodes; an output node has its label's number, 0 or more, instead."""
+"""Kinds of nodes; the kind of an output node is the number of its label, 0 or more."""
 
 END = -1
 """The link of a node that begins a run."""
@@ -34,5 +34,5 @@ def set_node(arena: Any, node: Any, kind: Any, link: Any, data: Any, start: Any)
 
 @inlined
 def set_union(arena: Any, node: Any, left: Any, right: Any) -> None:
-    """Write the union of two nodes, of which the left one began later, or at the same time."""
+    """Write the union of two nodes; the left node began later than the right one, or at the same time."""
     set_node(arena, node, UNION, left, right, arena.start[U(left)])

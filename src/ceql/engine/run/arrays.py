@@ -1,7 +1,7 @@
-"""What the compiled loops work on: arrays in named groups, and two records of numbers.
+"""The data of the compiled loops: arrays in named groups, and two records of numbers.
 
-A group is a tuple of arrays with entries for the same things. Compiled code changes entries in place; where an array
-has to grow, a new group takes the place of the old one.
+A group is a tuple of arrays with entries for the same things. Compiled code changes entries in place; when an array
+must grow, a new group replaces the old one.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ class Rules(NamedTuple):
     """What a query asks for, as numbers."""
 
     size: Any
-    """How far the measures of the first and the last event of a match may be apart."""
+    """The greatest distance between the measures of the first and the last event of a match."""
     limit: int
-    """Matches that one event may complete."""
+    """Most matches that one event may complete."""
     consumes: int
     """What a match forgets: one of CONSUME_NOTHING, CONSUME_KEY, CONSUME_ALL."""
     keeps: int
@@ -34,7 +34,7 @@ class Events(NamedTuple):
     """Rows count from `first_row`."""
     first_row: int
     times: IntArray
-    """The measure of every row, of those that are no events too."""
+    """The measure of every row, even if it is no event."""
     keys: IntArray
     """Slots of partition keys; empty without PARTITION BY."""
 
@@ -44,31 +44,31 @@ class Steps(NamedTuple):
 
     n_symbols: int
     unmarked: IntArray
-    """The state that a run gets to which does not take the event: UNKNOWN, NOWHERE or a number."""
+    """The next state of a run that does not take the event: UNKNOWN, NOWHERE or a number."""
     marks_from: IntArray
     marks_to: IntArray
     """The range of steps in `label` and `target` for runs that take the event."""
     label: IntArray
     target: IntArray
     touching: IntArray
-    """By symbol, the set of states that it may change: all but those that only loop."""
+    """By symbol, the set of states that it may change: all states that do more than loop."""
     accepts: IntArray
     """The set of states in which a match is complete."""
     is_over: IntArray
-    """Whether a state is nothing but complete, so that no run goes on from it."""
+    """Whether a state is complete and no run goes on from it."""
     rank: IntArray
     """The place of a state in an order that does not depend on when it was met."""
 
 
 class Lists(NamedTuple):
-    """The runs of the current key: for each state, the nodes where they are, those that began last at the end."""
+    """The runs of the current key: for each state, the nodes of its runs; the runs that began last are at the end."""
 
     active: IntArray
     """The set of states that have runs."""
     nodes: IntArray
     length: IntArray
     merged: IntArray
-    """The node that is the union of the whole list, or -1 if there is none yet."""
+    """The union of the whole list, or -1 if it has not been made yet."""
 
 
 class Arena(NamedTuple):
@@ -87,9 +87,9 @@ class Keys(NamedTuple):
     """Where in the pool a key's entries begin."""
     length: IntArray
     room: IntArray
-    """Entries in use, and those that it has room for."""
+    """Entries in use, and entries that there is room for."""
     epoch: IntArray
-    """How many events had completed matches when the key was put away: CONSUME BY ANY forgets older ones."""
+    """How many events had completed matches when the key was put away: CONSUME BY ANY forgets runs from before."""
     active: IntArray
     """The set of states that have runs."""
     events: IntArray
@@ -97,7 +97,7 @@ class Keys(NamedTuple):
 
 
 class Touched(NamedTuple):
-    """Scratch: the states that one event changes, with what is taken out of their lists."""
+    """Scratch: the states that one event changes, with the nodes taken out of their lists."""
 
     state: IntArray
     node: IntArray
@@ -108,16 +108,16 @@ class Touched(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """Scratch: where the enumeration of one event's matches is. It goes on from here when output was full."""
+    """Scratch: where the enumeration of one event's matches is. It goes on from here after the output was full."""
 
     stack_node: IntArray
     stack_depth: IntArray
-    """Nodes that are still to be visited, and how long the path is up to each."""
+    """Nodes that are still to be visited, and the length of the path up to each."""
     stack_prefix: IntArray
-    """A number for the positions up to each, where matches are compared."""
+    """Where matches are compared: a number for the positions up to each node."""
     path_row: IntArray
     path_label: IntArray
-    """The match at hand, written from its end, so that it can be copied in the order of time."""
+    """The current match, written from its end, so that it can be copied in the order of time."""
     root: IntArray
     """The nodes that the enumeration began with."""
     best_row: IntArray
@@ -125,10 +125,10 @@ class Walk(NamedTuple):
 
 
 class Rivals(NamedTuple):
-    """What is held to choose among the matches of one event: sets of positions, and notes on where a walk has been.
+    """Data for choosing among the matches of one event: sets of positions, and notes on where a walk has been.
 
-    Tables have sizes that are powers of two, because entries are found by bits of a hash. An entry is free if its
-    serial is not that of the event.
+    Table sizes are powers of two, because entries are found by bits of a hash. An entry is free if its serial is not
+    the serial of the event.
     """
 
     row: IntArray
@@ -145,7 +145,7 @@ class Rivals(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Matches as they are handed out: one entry for each, and its positions between two offsets."""
+    """Finished matches: one entry for each, and its positions between two offsets."""
 
     start: IntArray
     end: IntArray
@@ -156,25 +156,25 @@ class Output(NamedTuple):
 
 
 Record = Any
-"""One of the following: numbers with names, which compiled code and Python both change in place."""
+"""One of the records below: named numbers, which compiled code and Python both change in place."""
 
 CONTROL = np.dtype(
     (
         np.record,
         [
-            ("at", np.int64),  # the event at hand
-            ("phase", np.int64),  # what is done for it: UPDATE, ENUMERATE or CHOOSE
+            ("at", np.int64),  # the current event
+            ("phase", np.int64),  # its phase: UPDATE, ENUMERATE or CHOOSE
             ("key", np.int64),  # the slot of the partition key that `Lists` belongs to, or -1
             ("n_nodes", np.int64),  # nodes in the arena
             ("n_pool", np.int64),  # entries in the pool
             ("n_emitted", np.int64),  # events that have completed matches
             ("n_out", np.int64),  # matches in the output
             ("n_values", np.int64),  # positions in the output
-            ("n_matches", np.int64),  # matches of the event at hand in the output
+            ("n_matches", np.int64),  # matches of the current event in the output
             ("depth", np.int64),  # nodes on the stack
             ("missing_symbol", np.int64),  # with MISS: the symbol without transitions
-            ("nodes_needed", np.int64),  # with GROW: the nodes that the event needs at most
-            ("pool_needed", np.int64),  # with GROW: the entries of the pool that it needs at most
+            ("nodes_needed", np.int64),  # with GROW: the most nodes that the event may need
+            ("pool_needed", np.int64),  # with GROW: the most entries of the pool that it may need
         ],
     )
 )
@@ -185,18 +185,18 @@ CHOICE = np.dtype(
         np.record,
         [
             ("serial", np.int64),  # the number of the event for which a choice is made
-            ("patience", np.int64),  # steps of a walk before it takes notes; with none, few matches are no special case
+            ("patience", np.int64),  # steps of a walk before it takes notes; if 0, `keep_few` is not used
             ("is_writing", np.int64),  # whether this is the second walk, which writes
             ("takes_notes", np.int64),
             ("n_roots", np.int64),
             ("n_steps", np.int64),  # steps taken so far
-            ("agrees", np.int64),  # positions that the path has in common with the best one
-            ("is_better", np.int64),  # whether the path that was stopped at is known to be better
-            ("best_length", np.int64),  # positions of the best one, NOBODY if there is none
-            ("fruitful", np.int64),  # while nodes up to here are on the stack, matches were written
+            ("agrees", np.int64),  # positions that the path has in common with the best path
+            ("is_better", np.int64),  # whether the path at which the walk stopped is known to be better
+            ("best_length", np.int64),  # positions of the best path, NOBODY if there is none
+            ("fruitful", np.int64),  # matches were written while the nodes up to this place were on the stack
             ("n_noted", np.int64),
             ("n_prefixes", np.int64),
-            ("n_kept", np.int64),  # sets, those included that others have turned out to contain
+            ("n_kept", np.int64),  # sets, including those that others have turned out to contain
             ("n_dead", np.int64),  # sets that others contain
             ("n_kept_rows", np.int64),
             ("shortest", np.int64),
@@ -204,7 +204,7 @@ CHOICE = np.dtype(
         ],
     )
 )
-"""Where the choice among the matches of one event is."""
+"""How far the choice among the matches of one event is."""
 
 
 def new_record(fields: np.dtype[Any]) -> Record:
@@ -238,7 +238,7 @@ def new_walk(n_roots: int, depth: int) -> Walk:
 
 
 def new_rivals(n_sets: int, n_rows: int, n_notes: int) -> Rivals:
-    """Return room for some sets with some positions altogether, and for some notes."""
+    """Return room for sets with a total number of positions, and for notes."""
     return Rivals(
         row=np.empty(n_rows, np.int64),
         first=np.empty(n_sets, np.int64),
@@ -251,7 +251,7 @@ def new_rivals(n_sets: int, n_rows: int, n_notes: int) -> Rivals:
 
 
 def new_output(n_matches: int, n_values: int, *, has_labels: bool) -> Output:
-    """Return room for some matches with some positions altogether."""
+    """Return room for matches with a total number of positions."""
     output = Output(
         start=np.empty(n_matches, np.int64),
         end=np.empty(n_matches, np.int64),

@@ -11,7 +11,7 @@ from ceql.engine.compiled import inlined
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
 U = np.uint64
-"""Unsigned indices spare Numba's test for negative ones."""
+"""Numba does not test unsigned indices for negative numbers."""
 
 DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
 BIT_OF = np.zeros(64, np.int64)

@@ -1,7 +1,7 @@
-"""Checks what a snapshot says before any of it is used, because compiled code follows numbers wherever they point.
+"""Checks the content of a snapshot before it is used, because compiled code follows numbers wherever they point.
 
-The checksum tells damage. These checks tell content that no session has written: every index is inside of what it
-points into, and what the kernel takes for granted holds. They take one pass over the nodes and one over the pool.
+The checksum finds damage. These checks find content that no session has written: every index must be inside of its
+array, and everything that the kernel assumes must hold. They take one pass over the nodes and one over the pool.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from ceql.errors import SnapshotError
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
 MAX_COUNT = 2**62
-"""More than can be counted; sums of two still fit 64 bits."""
+"""More than any count; the sum of two such numbers still fits 64 bits."""
 
 
 def check_names(content: Content, start: DetState, automaton: CEA) -> None:
-    """Check the determinized states and the labels against those that the automaton can have."""
+    """Check that the automaton can have these determinized states and labels."""
     states = content["states"]
     for parts in states:
         named = [one for part in parts for one in part]
@@ -55,10 +55,10 @@ def check_state(
     key_types: list[pa.DataType],
     rows: pa.Schema | None,
 ) -> None:
-    """Check all else, once the memo knows the states and labels.
+    """Check everything else, once the memo knows the states and labels.
 
-    `number` is the type of the window's measure, `are_floats` tells it of each clock, `counts_rows` whether rows are
-    counted instead; `rows` is None where results show no events.
+    `number` is the type of the window's measure. `are_floats` says for each clock whether it has doubles, `counts_rows`
+    whether rows are counted instead. `rows` is None if results show no events.
     """
     _check_counters(content, are_floats)
     _check_arrays(content, memo, number, len(key_types))
@@ -69,7 +69,7 @@ def check_state(
 
 
 def _check_counters(content: Content, are_floats: list[bool]) -> None:
-    """Check the numbers that are no arrays; there is a clock for each of `are_floats`."""
+    """Check the numbers outside of arrays; there is a clock for each of `are_floats`."""
     counters, last = [content[name] for name in ("n_events", "n_matches", "n_dropped")], content["last"]
     if not all(type(count) is int and 0 <= count < MAX_COUNT for count in counters):
         raise _forged("its counters do not count")
@@ -139,7 +139,7 @@ def _check_nodes(content: Content, n_labels: int, *, has_rows: bool, counts_rows
 
 
 def _check_rows(content: Content, schema: pa.Schema) -> None:
-    """Check the rows that are kept, which must be there before nodes are checked."""
+    """Check the rows that are kept; nodes are checked against them afterwards."""
     row_ids, rows = content["row_ids"], content["rows"]
     is_typed = isinstance(row_ids, np.ndarray) and row_ids.dtype == np.int64 and row_ids.shape == (rows.num_rows,)
     if not is_typed or not rows.schema.equals(schema):
@@ -150,7 +150,7 @@ def _check_rows(content: Content, schema: pa.Schema) -> None:
 
 
 def _check_key_values(content: Content, types: list[pa.DataType]) -> None:
-    """Check the values that codes of keys stand for, given the types of the columns that make a key."""
+    """Check the values that the codes of keys stand for, given the types of the key columns."""
     for index, data_type in enumerate(types):
         values, codes = content[f"key_values_{index}"]["value"], content["key_codes"][:, index]
         if values.type != data_type or values.null_count:
@@ -177,7 +177,7 @@ def _check_lists(content: Content, n_states: int, *, is_keyed: bool) -> None:
 
 
 def _check_keys(content: Content, n_states: int) -> None:
-    """Check the lists of all other keys: one after the other, as a collection leaves them."""
+    """Check the lists of all other keys: they lie one after the other, as a collection leaves them."""
     lengths, counts, n_pool = content["key_length"], content["key_events"], len(content["pool"])
     is_inside = not len(lengths) or (lengths.min() >= 0 and lengths.max() <= n_pool)
     if not is_inside or lengths.sum() != n_pool:
@@ -193,7 +193,7 @@ def _check_keys(content: Content, n_states: int) -> None:
 
 
 def _are_lists(nodes: IntArray, lengths: IntArray, start: IntArray) -> bool:
-    """Whether each row begins with a list of nodes, those that began later after the others."""
+    """Whether each row begins with a list of nodes in the order of their starts."""
     is_used = np.arange(LIST_CAPACITY) < lengths[:, np.newaxis]
     is_node = (nodes >= 0) & (nodes < len(start))
     if lengths.min() < 1 or lengths.max() > LIST_CAPACITY or not is_node[is_used].all():
@@ -215,7 +215,7 @@ def _first_bad_node(
     row_ids: Any,
     has_rows: Any,
 ) -> Any:
-    """Return the first node that is not as the kernel makes them, or -1. Rows never decrease from node to node."""
+    """Return the first node that the kernel cannot have made, or -1. Rows never decrease from node to node."""
     kind, link, data, start = arena
     row = 0
     at = 0
@@ -245,7 +245,7 @@ def _first_bad_node(
 
 @compiled
 def _first_bad_key(key_length: Any, key_active: Any, pool: Any, start: Any, n_states: Any) -> Any:
-    """Return the first key whose lists are not as the kernel packs them, or -1; their lengths sum up to the pool's."""
+    """Return the first key whose lists the kernel cannot have packed, or -1; the lists fill the pool exactly."""
     at = 0
     for key in range(key_length.shape[0]):
         end = at + key_length[key]

@@ -1,19 +1,19 @@
-"""Which of the matches that one event completes a strategy keeps, compiled by Numba.
+"""Chooses which of the matches of one event a strategy keeps, compiled by Numba.
 
-NEXT, LAST and MAX compare matches of different starts, which is only possible when they are
-enumerated. Nothing is kept of a match but its set of positions, so the matches are walked through
-twice: first to find the sets that win, then to write every match that has one of them. Thus what is
-held does not depend on how many labellings a set has, and output can be handed out at any moment.
+NEXT, LAST and MAX compare matches of different starts, which is only possible while they are
+enumerated. Only the set of positions of a match is kept, so the matches are walked through twice:
+first to find the sets that win, then to write every match that has such a set. So memory does not
+depend on how many labellings a set has, and output can be handed out at any moment.
 
-NEXT and LAST have one winner: what is held is one match. MAX has many: the sets that no other one
-contains so far, found again by their hash.
+NEXT and LAST have one winner, so only one match is held. MAX has many winners: the sets that no
+other set contains so far. They are found by their hash.
 
-Many labellings of the same positions would make the walks long for nothing. So once the first has
-taken a while it begins again and notes where it has been: a node that it reaches a second time, with
-the same positions behind it, is left. The second walk then notes where it has been in vain. Positions
-behind a node are known by a number, which they get from the number of those before, and from the last.
+Many labellings of the same positions would make the walks long for nothing. So after a while the
+first walk begins again and notes where it has been: when it reaches a node a second time, with the
+same positions behind it, it skips the node. The second walk then notes nodes that led to no match.
+The positions behind a node have a number, made from the last position and the number of the others.
 
-A few matches are compared where they stand in the output, by `keep_few`.
+If there are only a few matches, `keep_few` compares them in place, in the output.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from ceql.engine.run.modes import KEEP_LAST, KEEP_MAX, KEEP_NEXT
 from ceql.engine.run.requests import CROWDED, DEEP, DONE, FULL, PAUSE, WORK_AT_ONCE
 
 LEAVE = -1
-"""The depth of a node on the stack that has been left."""
+"""Stands on the stack instead of a depth: here the walk leaves the node."""
 IN_VAIN = 1 << 40
-"""Added to a node's number where no match can be written from it."""
+"""Added to the number of a node from which no match can be written."""
 
 NOBODY = -1
-"""The length of the best set as long as there is none, and of a set that another contains."""
+"""The length of the best set before there is one, and of a set that another set contains."""
 
 NOTHING = 0
-"""The number of no positions at all."""
+"""The number of the empty set of positions."""
 
 DROPPED = -1
 """The end of a match in the output that is not kept."""
@@ -45,14 +45,14 @@ HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 @inlined
 def copy_numbers(source, first, target, to, length):
-    """Copy some numbers to an array, or to an earlier place of the same one."""
+    """Copy some numbers to another array, or to an earlier place of the same array."""
     for i in range(length):
         target[to + i] = source[first + i]
 
 
 @compiled_in_place
 def begin(choice, n_roots, walk):
-    """Put the nodes on the stack where the walks begin, and forget what was there for the last event."""
+    """Put on the stack the nodes where the walks begin, and forget the data of the last event."""
     put_roots(n_roots, walk)
     choice.serial += 1
     choice.n_roots = n_roots
@@ -65,14 +65,14 @@ def begin(choice, n_roots, walk):
 
 @compiled_in_place
 def put_roots(n_roots, walk):
-    """Put the nodes on the stack where a walk begins."""
+    """Put on the stack the nodes where a walk begins."""
     for i in range(n_roots):
         walk.stack_node[i], walk.stack_depth[i], walk.stack_prefix[i] = walk.root[i], 0, NOTHING
 
 
 @compiled_in_place
 def is_inside(small, large):
-    """Return whether a sorted set is part of another, longer one."""
+    """Return whether a sorted set is part of a longer sorted set."""
     if len(small) == 0:
         return True
     if large[0] > small[0] or large[-1] < small[-1]:
@@ -90,14 +90,14 @@ def is_inside(small, large):
 
 @compiled_in_place
 def hashed(number, value):
-    """Return a hash of a number that continues a hash of those before it."""
+    """Return the hash of a sequence, given the hash of all but its last number, and that number."""
     mixed = (number ^ U(value)) * HASH_FACTOR
     return mixed ^ (mixed >> U(32))
 
 
 @compiled_in_place
 def find(wanted, path, serial, rivals):
-    """Return where the table has a set of positions, or the free entry where it would have it."""
+    """Return the entry of the table for a set of positions; it is free if the set is not there."""
     mask = U(len(rivals.table) - 1)
     slot = wanted & mask
     while rivals.serial[slot] == serial:
@@ -117,7 +117,7 @@ def find(wanted, path, serial, rivals):
 
 @compiled_in_place
 def pack(choice, rivals):
-    """Move the sets together that no other contains, and make the table anew."""
+    """Move the sets that no other set contains together, and build the table anew."""
     rivals.serial[:] = 0
     serial = choice.serial
     n_kept, n_rows = 0, 0
@@ -137,7 +137,7 @@ def pack(choice, rivals):
 
 @inlined
 def is_crowded(choice, notes):
-    """Return whether there is too little room for another note: in a full table, one is looked for without end."""
+    """Return whether there is too little room for another note: a search in a full table would never end."""
     return 4 * choice.n_noted > 3 * len(notes)
 
 
@@ -180,9 +180,9 @@ def move_notes(choice, old, new):
 
 @compiled_in_place
 def keep_if_maximal(choice, wanted, path, rivals):
-    """Add a set unless another one contains it, and let go of those that it contains; return the work done.
+    """Add a set unless another set contains it, and drop the sets that it contains; return the work done.
 
-    The work is negative if there was no room, and nothing has changed then.
+    If there is no room, nothing changes and the result is negative.
     """
     serial = choice.serial
     if choice.n_kept == 0:
@@ -198,7 +198,7 @@ def keep_if_maximal(choice, wanted, path, rivals):
         if choice.n_kept == len(rivals.first) or choice.n_kept_rows + len(path) > len(rivals.row):
             return -1
     work = len(path)
-    # Sets of one length do not contain one another.
+    # Sets of equal length do not contain one another.
     if choice.shortest != len(path) or choice.longest != len(path):
         for kept in range(choice.n_kept):
             length = rivals.length[kept]
@@ -226,9 +226,9 @@ def keep_if_maximal(choice, wanted, path, rivals):
 
 @compiled_in_place
 def choose(control, choice, keeps, limit, size, now, row, arena, walk, rivals, output):
-    """Write the matches that are kept of those on the stack; return why it stopped.
+    """Write those matches of the nodes on the stack that are kept; return why it stopped.
 
-    Called again, it goes on where it was.
+    The next call goes on where this one stopped.
     """
     depth, n_out, n_values, n_matches = control.depth, control.n_out, control.n_values, control.n_matches
     kind, link, data, start = arena
@@ -266,14 +266,14 @@ def choose(control, choice, keeps, limit, size, now, row, arena, walk, rivals, o
         if length == LEAVE:
             if not is_fruitful:
                 if is_crowded(choice, notes):
-                    # It stays on the stack until there is room.
+                    # The node stays on the stack until there is room.
                     depth += 1
                     reason = CROWDED
                     break
                 note(choice, prefix, np.int64(node) + IN_VAIN, notes)
             continue
-        # Paths are written from their end, and the best one too. LAST is decided by the first position from the end
-        # that differs; for NEXT and LAST only the best one is written. So a branch is left as soon as it differs.
+        # All paths, also the best one, are written from their end. The first position from the end that differs decides
+        # LAST; for NEXT and LAST only the best path is written. So a branch is left as soon as it differs.
         follows = keeps != KEEP_MAX and (is_writing or keeps == KEEP_LAST) and choice.best_length != NOBODY
         agrees = min(choice.agrees, length)
         is_better = choice.is_better == 1
@@ -366,7 +366,7 @@ def choose(control, choice, keeps, limit, size, now, row, arena, walk, rivals, o
         if is_writing and is_kept and (n_out >= len(output.start) or n_values + length > len(output.row)):
             reason = FULL
         if reason != DONE:
-            # The node that it stopped at is the next one when it goes on.
+            # The walk goes on with the node at which it stopped.
             stack_node[depth] = node
             stack_depth[depth] = length - (is_whole and kind[node] != BOTTOM)
             stack_prefix[depth] = prefix
@@ -393,10 +393,10 @@ def choose(control, choice, keeps, limit, size, now, row, arena, walk, rivals, o
 
 @inlined
 def keep_few(control, keeps, limit, first_out, first_value, row, output):
-    """Drop from the output what is not kept of one event's matches, which begin at `first_out`, in the kernel.
+    """Drop from the output the matches of one event that are not kept; they begin at `first_out`.
 
-    PERF: calling `choose` costs a microsecond. Over a million events of ten names, S3 with NEXT takes 52
-    instead of 101 ns per event, and MAX over a `+` 56 instead of 133.
+    PERF: this is part of the kernel, because calling `choose` costs a microsecond. Over a million events of
+    ten names, S3 with NEXT takes 52 instead of 101 ns per event, and MAX over a `+` 56 instead of 133.
     """
     out_start, out_end, out_offset, out_row, out_label = output
     n_out = control.n_out
@@ -443,7 +443,7 @@ def keep_few(control, keeps, limit, first_out, first_value, row, output):
 
 @inlined
 def is_better_match(keeps, match, best, out_offset, out_row):
-    """Return whether a match of the output beats another one: by its first difference for NEXT, its last for LAST."""
+    """Return whether a match of the output beats another: by the first difference for NEXT, by the last for LAST."""
     a, a_end = out_offset[U(best)], out_offset[U(best + 1)]
     b, b_end = out_offset[U(match)], out_offset[U(match + 1)]
     if keeps == KEEP_NEXT:

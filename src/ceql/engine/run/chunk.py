@@ -12,7 +12,7 @@ IntArray = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass
 class Chunk:
-    """Some matches: rows of first and last event, and the marked rows with their labels in CSR form."""
+    """Some matches: the rows of first and last events, and the marked rows with their labels in CSR form."""
 
     start: IntArray
     end: IntArray
@@ -24,11 +24,11 @@ class Chunk:
         return len(self.start)
 
     def part(self, begin: int, end: int) -> Chunk:
-        """Return some of the matches, in the same arrays."""
+        """Return some of the matches, in the same memory."""
         offsets = self.offsets[begin : end + 1]
         own = slice(offsets[0], offsets[-1])
         return Chunk(self.start[begin:end], self.end[begin:end], offsets - offsets[0], self.rows[own], self.labels[own])
 
     def copy(self) -> Chunk:
-        """Return the same matches in arrays of their own size."""
+        """Return the same matches in arrays that have just their size."""
         return Chunk(self.start.copy(), self.end.copy(), self.offsets.copy(), self.rows.copy(), self.labels.copy())

@@ -1,4 +1,4 @@
-"""Garbage collection of the arena: what has left the window goes, what is left closes up, in place."""
+"""Garbage collection of the arena: drops nodes that have left the window, and moves the others together in place."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from ceql.engine.run.bits import lowest, without_lowest
 from ceql.engine.run.modes import CONSUME_ALL
 
 DEAD, KEPT, IS_LEFT = -1, -2, -3
-"""What becomes of a node, until it has its new number. A union whose right side has expired is its left side."""
+"""What happens to a node, until it has its new number. A union whose right side has expired becomes its left side."""
 
 
 @compiled_in_place
 def collect(control, rules, now, key_now, lists, arena, keys, pool, moved_to, new_pool):
-    """Drop what has left the window and close the gaps, in place; the pool is written anew.
+    """Drop nodes that have left the window and close the gaps, in place; the pool is written anew.
 
     Nodes are marked in one descending pass and moved in one ascending pass, because children
-    have lower numbers than parents. `key_now` gives each key's own measure where windows count
-    events, else it is empty and `now` holds for all. `moved_to` is scratch, with an entry for
+    have lower numbers than parents. Where windows count events, `key_now` has the measure of each
+    key; otherwise it is empty and `now` holds for all. `moved_to` is scratch, with an entry for
     each node.
     """
     moved_to[:] = DEAD
@@ -32,13 +32,13 @@ def collect(control, rules, now, key_now, lists, arena, keys, pool, moved_to, ne
 
 @inlined
 def is_alive(started, now, size):
-    """Return whether a run can still be part of a match; those that begin later than `now` can."""
+    """Return whether a run can still be part of a match; a run that begins later than `now` can."""
     return started >= now or 0 <= now - started <= size
 
 
 @compiled_in_place
 def mark_lists(size, now, lists, arena, moved_to):
-    """Mark the nodes in the lists of the current key, and shorten these."""
+    """Mark the nodes in the lists of the current key, and shorten the lists."""
     for word in range(lists.active.shape[0]):
         bits = lists.active[word]
         while bits != 0:
@@ -59,7 +59,7 @@ def mark_lists(size, now, lists, arena, moved_to):
 
 @compiled_in_place
 def mark_keys(control, rules, now, key_now, arena, keys, pool, moved_to, new_pool):
-    """Mark the nodes in the lists of all other keys, and pack these one after the other; return their length."""
+    """Mark the nodes in the lists of all other keys, and pack the lists one after the other; return their length."""
     n_pool = 0
     for key in range(keys.first.shape[0]):
         is_current = key == control.key
@@ -95,7 +95,7 @@ def mark_keys(control, rules, now, key_now, arena, keys, pool, moved_to, new_poo
 
 @compiled_in_place
 def mark_children(n_nodes, size, now, has_one_clock, arena, moved_to):
-    """Mark what marked nodes lead to, without what has left the window."""
+    """Mark the children of marked nodes, except those that have left the window."""
     for node in range(n_nodes - 1, -1, -1):
         if moved_to[node] == DEAD or arena.link[node] == END:
             continue

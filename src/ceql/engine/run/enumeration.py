@@ -1,4 +1,4 @@
-"""Reads the matches out of the arena that one event completes, as a part of the kernel."""
+"""Reads from the arena the matches that one event completes; part of the kernel."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ceql.engine.run.bits import U
 def enumerate_matches(control, most, size, now, row, arena, walk, output):
     """Write matches until the stack is empty or there are `most` for this event; return whether there was room.
 
-    Without room the stack is as it was before the match that did not fit, so that it can go on from there. Labels are
-    not written where all are the same.
+    If there was no room, the stack is as it was before the match that did not fit, so that the next call can go on from
+    there. Labels are not written if all are the same.
     """
     depth, n_matches, n_out, n_values = control.depth, control.n_matches, control.n_out, control.n_values
     kind, link, data, start = arena.kind, arena.link, arena.data, arena.start
@@ -53,7 +53,7 @@ def enumerate_matches(control, most, size, now, row, arena, walk, output):
             if has_labels:
                 path_label[U(longest - length)] = kind[U(node)]
         if not is_whole or n_out >= out_start.shape[0] or n_values + length > out_row.shape[0]:
-            # Undo this descent: the node that it began with goes back on the stack.
+            # Undo this descent: put the node where it began back on the stack.
             stack_node[U(base)] = base_node
             stack_depth[U(base)] = base_length
             depth = base + 1

@@ -1,13 +1,13 @@
 """The evaluation loop: symbols and times in, arena and matches out, compiled by Numba.
 
-This is the paper's Algorithm 1 with its update phase in constant time per event, on flat
-arrays. What differs:
+This is the paper's Algorithm 1, whose update phase takes constant time per event, on flat
+arrays. The differences are:
 
 - Only determinized states that an event changes are touched: a state that just loops over
   the event keeps its list where it is. So an event that concerns no run costs one AND.
 - Lists of nodes are stacks, newest start on top. A node that is newer than all others is
-  pushed; the list is merged into one node only when a transition needs it, and the merged
-  part replaces what it was merged from.
+  pushed. The list is merged into one node only when a transition needs it, and the merged
+  node replaces its parts.
 - Accepting states are enumerated from their lists, without merging them first.
 - Transitions carry labels, so one event may extend a state's runs in several ways.
 - Where NEXT, LAST or MAX compare matches of different starts, `choice.py` enumerates instead.
@@ -15,12 +15,12 @@ arrays. What differs:
   order of matches does not depend on which expired nodes have been collected.
 
 `advance` runs until the events are used up, or until it needs help: a transition that is not
-known yet, room in the arena, room for output. It then says which and changes nothing more;
-called again, it goes on where it was. Nothing is changed for an event before it is certain
+known yet, room in the arena, room for output. It then returns which, and changes nothing more.
+The next call goes on where it stopped. Nothing is changed for an event before it is certain
 that its update can be completed.
 
-PERF: all steps of the loop are parts of `advance` (`inlined`), and indices are unsigned, which
-spares the test for negative ones: 6.3 instead of 9.4 ns per event for the paper's S3' (`make bench`).
+PERF: all steps of the loop are parts of `advance` (`inlined`), and indices are unsigned, so that
+Numba does not test for negative ones: 6.3 instead of 9.4 ns per event for the paper's S3' (`make bench`).
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ NOWHERE = -1
 """A transition that does not exist."""
 
 LIST_CAPACITY = 16
-"""Longest list of one state; a longer one is merged. Its length changes speed only."""
+"""Longest list of a state; a longer list is merged. This number affects only speed."""
 
 NODES_PER_STATE, NODES_PER_STEP = 96, 20
-"""The most nodes that an event makes for a state that it touches, whose list is merged and then moved into another's
-(15 unions; 16 insertions of 3, and 2 merges of that list), and for a step that marks it (its own node, the same for one
-insertion)."""
+"""The most nodes that an event makes: for a touched state, whose list is merged and then moved into another list (15
+unions; 16 insertions of 3, and 2 merges of the other list), and for a marking step (its own node, and one insertion
+with the same costs)."""
 
 UPDATE, ENUMERATE, CHOOSE = 0, 1, 2
-"""Phases of one event: the lists are brought up to date, then matches are enumerated, or chosen among while that is
-done. A few matches are enumerated first and chosen among then."""
+"""Phases of an event: lists are updated, then matches are enumerated, or enumerated and chosen at once. A few matches
+are enumerated first and chosen afterwards."""
 
 FEW = 64
-"""Matches of one event that are compared in `advance` itself."""
+"""Most matches of one event that `advance` compares itself."""
 
 
 @compiled_in_place
 def advance(control, rules, events, steps, lists, arena, keys, pool, touched, walk, choice, rivals, output):
-    """Run over the events from `control.at` on; return why it stopped: one of `requests.py`.
+    """Run over the events from `control.at` on; return why it stopped, as a number of `requests.py`.
 
-    `arrays.py` says what the arguments hold. Where matches are not compared, `rivals` is None: Numba then compiles
-    nothing of the choice, which is a half of it all.
+    `arrays.py` says what the arguments hold. Where matches are not compared, `rivals` is None: then Numba does not
+    compile the choice, which is half of all code.
     """
     size, limit, consumes, keeps = rules
     symbols, rows, first_row, times, key_of = events
@@ -99,7 +99,7 @@ def advance(control, rules, events, steps, lists, arena, keys, pool, touched, wa
                 at += 1
                 continue
             sort_by_rank(touched.state, n_touched, steps.rank)
-            # INVARIANT: no more nodes than this are made below, for this event.
+            # INVARIANT: the code below makes no more nodes than this for the event.
             needed = (n_touched + 1) * NODES_PER_STATE + n_steps * NODES_PER_STEP
             if n_nodes + needed > capacity:
                 control.nodes_needed, control.pool_needed = needed, 0
@@ -213,7 +213,7 @@ def put_away(control, key, lists, keys, pool):
 
 @inlined
 def take_out(key, is_forgotten, lists, keys, pool):
-    """Make the packed lists of another key the current ones; those that CONSUME BY ANY has forgotten are empty."""
+    """Make the packed lists of another key the current lists; they are empty if CONSUME BY ANY has forgotten them."""
     for word in range(lists.active.shape[0]):
         lists.active[U(word)] = 0
     if not is_forgotten:
@@ -235,7 +235,7 @@ def take_out(key, is_forgotten, lists, keys, pool):
 def find_touched(symbol, steps, lists, touched):
     """Note the states that an event changes.
 
-    Return how many there are, how many steps they take, and whether all their transitions are known.
+    Return how many states there are, how many steps they take, and whether all their transitions are known.
     """
     n_touched, n_steps, are_known = 0, 0, True
     for word in range(lists.active.shape[0]):
@@ -270,7 +270,7 @@ def sort_by_rank(states, n_states, rank):
 def take_touched(n_touched, n_nodes, now, size, symbol, steps, lists, arena, touched):
     """Take out the lists of touched states, merged where a step extends them.
 
-    Return how many of them are alive, and the number of nodes.
+    Return how many of these states have live runs, and the number of nodes.
     """
     n_live = 0
     for k in range(n_touched):
@@ -358,7 +358,7 @@ def take_steps(n_live, n_nodes, now, row, begins, symbol, steps, lists, arena, t
 
 @inlined
 def insert(node, to, n_nodes, lists, arena):
-    """Add a node to a list that has others, in the order of their starts; return the number of nodes."""
+    """Add a node to a list that is not empty, in the order of starts; return the number of nodes."""
     length = lists.length[U(to)]
     if length == LIST_CAPACITY:
         merged = lists.nodes[U(to), 0]
@@ -374,7 +374,7 @@ def insert(node, to, n_nodes, lists, arena):
     while i >= 0 and arena.start[U(lists.nodes[U(to), U(i)])] > begun:
         i -= 1
     if 0 <= i < length - 1 and arena.start[U(lists.nodes[U(to), U(i)])] == begun:
-        # The union of two nodes with the same newest start: first the newest of each.
+        # In the union of two nodes with the same newest start, the newest of each come first.
         left = lists.nodes[U(to), U(i)]
         rest = -1
         if arena.kind[U(left)] == UNION:

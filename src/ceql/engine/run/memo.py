@@ -1,7 +1,7 @@
 """The determinized automaton as tables that the kernel reads, filled one transition at a time.
 
-Everything here may be dropped at any time and is computed again: no match depends on the
-numbers that states and symbols happen to get.
+Everything here may be dropped at any time and computed again: no match depends on the
+numbers of states and symbols.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from ceql.syntax.ast import Strategy
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
 START = 0
-"""The number of the determinized state in which every run begins; no list ever has it."""
+"""The number of the determinized state in which every run begins; it never has a list."""
 
 _ALL_BITS = np.uint64(2**64 - 1)
 
 
 ENTRIES_PER_TRANSITION = 64
-"""Entries that the tables may have for each transition that is to be kept: most are never asked for."""
+"""Table entries for each transition that is to be kept: most entries are never used."""
 
 MIN_STATES, MIN_SYMBOLS = 8, 8
 
 MANY_STATES = 1 << 16
-"""States above which those without runs are forgotten, however small the tables are."""
+"""With more states, those without runs are forgotten, even if the tables are small."""
 
 
 class Memo:
     """Tables over (state, symbol), in rows of `n_symbols` entries; both dimensions grow by doubling.
 
-    They grow until `is_full`; whoever knows which states are still needed then calls `restart`.
+    They grow until `is_full`. The caller, who knows which states are still needed, then calls `restart`.
     """
 
     def __init__(self, cea: CEA, strategy: Strategy, *, capacity: int) -> None:
@@ -51,7 +51,7 @@ class Memo:
         self.restart([self._determinizer.start], MIN_SYMBOLS)
 
     def restart(self, states: Sequence[DetState], n_symbols: int) -> None:
-        """Forget all transitions, and all states but these, which are numbered in their order; START is the first."""
+        """Forget all transitions and all other states; the given states are numbered in order, START is the first."""
         self.states: list[DetState] = []
         self._state_ids: dict[DetState, int] = {}
         self._by_rank: list[tuple[tuple[int, ...], ...]] = []
@@ -71,7 +71,7 @@ class Memo:
         self._n_steps = 0
         for state in states:
             self.number(state)
-        # What is needed at once has room, and as much again, so that restarts are rare.
+        # There is twice the room that is needed at once, so that restarts are rare.
         self._max_entries = max(ENTRIES_PER_TRANSITION * self.capacity, 2 * len(states) * n_symbols)
 
     @property
@@ -100,7 +100,7 @@ class Memo:
         return len(self.states)
 
     def number(self, state: DetState) -> int:
-        """Return a state's number, giving it one if it is new."""
+        """Return a state's number; a new state gets a new number."""
         known = self._state_ids.get(state)
         if known is not None:
             return known
@@ -112,7 +112,7 @@ class Memo:
         if self._determinizer.accepts(state):
             add(self.steps.accepts, number)
         self.steps.is_over[number] = state.runs == self._final_only
-        # Ranks order states by what they are, not by when they were met.
+        # Ranks order states by their content, not by when they were met.
         key = tuple(tuple(sorted(part)) for part in state)
         rank = bisect_left(self._by_rank, key)
         self._by_rank.insert(rank, key)
@@ -159,7 +159,7 @@ class Memo:
             remove(steps.touching[symbol], state)
 
     def label_id(self, label: Label) -> int:
-        """Return a label's number, giving it one if it is new."""
+        """Return a label's number; a new label gets a new number."""
         if label not in self._label_ids:
             self._label_ids[label] = len(self.labels)
             self.labels.append(label)

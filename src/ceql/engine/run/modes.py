@@ -1,4 +1,4 @@
-"""What a query asks of its matches, as numbers for compiled code."""
+"""Modes of a query as numbers for compiled code: what its matches forget, and which are kept."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ CONSUME_NOTHING, CONSUME_KEY, CONSUME_ALL = 0, 1, 2
 
 KEEP_ALL, KEEP_NEXT, KEEP_LAST, KEEP_MAX = 0, 1, 2, 3
 """Which of the matches that one event completes are kept. Only sets of positions are compared: equal
-sets under other labels or from another start are all kept.
+sets with other labels or another start are all kept.
 
-NEXT keeps the set that holds the smallest position by which it differs from any other, LAST the one
-that holds the largest, MAX those that no other strictly contains."""
+NEXT keeps the set that, compared with any other set, has the smallest position in which they differ. LAST
+keeps the set that has the largest. MAX keeps the sets that no other set strictly contains."""

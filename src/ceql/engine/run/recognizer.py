@@ -1,7 +1,6 @@
-"""Serves the kernel: fills in transitions, collects, grows, and hands out raw matches.
+"""Serves the kernel: fills in transitions, collects garbage, grows arrays, and hands out raw matches.
 
-What comes out are chunks of bounded size, so that however many matches there are, never more
-than one chunk of them is in memory.
+Matches come in chunks of bounded size. However many there are, only one chunk is in memory.
 """
 
 from __future__ import annotations
@@ -45,26 +44,26 @@ MIN_STATES = 64
 MIN_DEPTH = 256
 """Positions of a match that there is room for at first."""
 KEEPS = {Strategy.NEXT: modes.KEEP_NEXT, Strategy.LAST: modes.KEEP_LAST, Strategy.MAX: modes.KEEP_MAX}
-"""What the kernel has to compare; the other strategies are done by the automaton alone."""
+"""Strategies for which the kernel compares matches; the automaton alone does the others."""
 CONSUMES = {
     Consumption.NONE: modes.CONSUME_NOTHING,
     Consumption.PARTITION: modes.CONSUME_KEY,
     Consumption.ANY: modes.CONSUME_ALL,
 }
 MAX_STATES = 1 << 17
-"""Determinized states that may be known at once: what an event needs, or has been met since others were forgotten."""
+"""Most determinized states known at once: those that an event needs, or met since others were forgotten."""
 MIN_SETS, MIN_NOTES = 1 << 10, 1 << 12
 """Sets of positions and notes that there is room for at first, where matches have to be compared."""
 STEPS_WITHOUT_NOTES = 1 << 12
-"""How long matches are compared before it is noted where it was: notes cost more than they spare when there are few."""
+"""Steps of a walk before it takes notes: with few matches, notes cost more than they save."""
 MAX_IDLE_BYTES = 1 << 22
-"""How much room for them stays while no event needs more."""
+"""Most bytes for sets and notes that stay allocated while no event needs more."""
 MAX_CHOICE_BYTES = 1 << 30
-"""How much one event may need to choose among its matches, where `max_state_bytes` says nothing."""
+"""Most bytes that one event may need to choose among its matches, if `max_state_bytes` is not given."""
 
 
 class Recognizer:
-    """One automaton at work on one run state."""
+    """Runs one automaton on one run state."""
 
     def __init__(
         self,
@@ -100,7 +99,7 @@ class Recognizer:
         self.state = RunState()
         self.state.arena = self.state.arena._replace(start=self.state.arena.start.astype(self.number))
         self.undo: Undo | None = None
-        """What has to be told before anything in the state moves, in the middle of a batch."""
+        """Set during a batch: it must save data before anything in the state moves."""
         self._ends_arena = consumes != modes.CONSUME_NOTHING and not is_partitioned
         self._chunk = chunk
         self._has_labels = has_labels
@@ -112,10 +111,10 @@ class Recognizer:
         self._forget_rivals()
 
     def run(self, events: Events, masks: list[int], *, is_read: Callable[[], bool]) -> Iterator[Chunk]:
-        """Bring the state up to date with some events, yielding the matches they complete.
+        """Update the state with some events, and yield the matches that they complete.
 
-        `masks` are the guards that hold for each symbol. While `is_read()` is not true, matches are found, but only
-        one of each event is enumerated.
+        `masks` are the guards that hold for each symbol. While `is_read()` is false, matches are found, but only one
+        match of each event is enumerated.
         """
         self.memo.make_room_for_symbols(len(masks))
         if not self.collects_always:
@@ -141,7 +140,7 @@ class Recognizer:
             elif reason == requests.FULL:
                 yield from self._flush_full()
             elif reason == requests.MISS:
-                # One event may need many transitions, all of them at once: what it needs is not forgotten before.
+                # One event may need many transitions, all of them at once, so forget at most once per event.
                 if self.memo.is_full and control.at != forgotten_at:
                     self.forget_states(self.memo.n_symbols)
                     forgotten_at = int(control.at)
@@ -149,12 +148,12 @@ class Recognizer:
             else:
                 self._make_room(reason, events)
         if self._rivals is not None and n_bytes(self._rivals) > MAX_IDLE_BYTES:
-            # So much was needed by one event, and may never be again.
+            # One event needed this much room, and it may never be needed again.
             self._forget_rivals()
         yield from self._flush()
 
     def _fill(self, symbol: int, masks: list[int]) -> None:
-        """Compute what all runs do on a symbol, those of the current key and new ones."""
+        """Compute what all runs of the current key, and new runs, do on a symbol."""
         memo = self.memo
         for number in (START, *members(self.state.lists.active)):
             memo.fill_unknown(int(number), symbol, masks[symbol])
@@ -193,9 +192,9 @@ class Recognizer:
 
     @property
     def _must_save(self) -> bool:
-        """Whether the next match would overwrite what undoing needs. The kernel is stopped there, without output.
+        """Whether the next match would overwrite data that undoing needs. The kernel then stops there, without output.
 
-        It ends the arena, so that all nodes of it are saved at most once.
+        Such a match empties the arena, so all nodes are saved at most once.
         """
         return self._ends_arena and self.undo is not None and not self.undo.has_all
 
@@ -207,7 +206,7 @@ class Recognizer:
         """Empty the output because the next match did not fit."""
         chunks = self._flush()
         if not chunks:
-            # Not even one match fitted: it is longer than the buffers.
+            # Not even one match fits: it is longer than the buffers.
             self._make_room_for_positions()
             self._output = new_output(self._chunk, 2 * len(self._output.row), has_labels=self._has_labels)
         return chunks
@@ -222,8 +221,8 @@ class Recognizer:
         has_grown = len(output.start) > self._chunk
         if not has_grown and 2 * n_out < self._chunk and 2 * n_values < len(output.row):
             return [found.copy()]
-        # PERF: a full buffer is given away rather than copied, 7 to 14 ns per match; the allocator reuses those that
-        # the reader lets go. One that grew for the rivals of one event is not needed in that size again.
+        # PERF: a full buffer is given away, not copied, which saves 7 to 14 ns per match. The allocator reuses buffers
+        # that the reader drops. A buffer that grew for the rivals of one event is not needed in that size again.
         n_values = max(VALUES_PER_MATCH, len(output.row) // len(output.start)) * self._chunk
         self._output = new_output(self._chunk, n_values, has_labels=self._has_labels)
         return [found]
@@ -232,7 +231,7 @@ class Recognizer:
         return events.times[events.rows[min(int(self.state.control.at), len(events.rows) - 1)]]
 
     def forget_states(self, n_symbols: int = MIN_SYMBOLS) -> None:
-        """Drop all transitions, and the determinized states in which there is no run; the others are renumbered."""
+        """Drop all transitions, and the determinized states that have no runs; the others are renumbered."""
         self._save_all()
         state, memo = self.state, self.memo
         kept = np.concatenate([[START], state.states_in_use()])
@@ -250,7 +249,7 @@ class Recognizer:
     def _make_room_for_nodes(self, events: Events) -> None:
         state = self.state
         self.collect(self._now(events))
-        # A collection costs as much as there are live nodes and keys, so it must be as rare.
+        # The cost of a collection grows with the live nodes and keys, so with more of them it must be rarer.
         n_keys = len(state.keys.first)
         state.make_room_in_pool(4 * (state.pool_length + n_keys) + 4096 + int(state.control.pool_needed))
         wanted = 4 * state.n_nodes + 2 * n_keys + MIN_NODES + int(state.control.nodes_needed)
@@ -280,7 +279,7 @@ class Recognizer:
             )
 
     def collect(self, now: Any) -> None:
-        """Drop from the arena what can no longer be part of a match, `now` being the last measure."""
+        """Drop nodes that can no longer be part of a match; `now` is the last measure."""
         state = self.state
         if self.counts_events_by_key:
             key = int(state.control.key)
@@ -323,7 +322,7 @@ def _chunk(output: Output, n_matches: int, n_values: int) -> Chunk:
 
 
 def _grown(rivals: Rivals, choice_at: Record) -> Rivals:
-    """Return the same rivals with twice the room for sets or for notes, whichever have little."""
+    """Return the same rivals with twice the room for sets or notes, whichever have too little."""
     has_many_notes = 2 * choice_at.n_noted > len(rivals.notes)
     n_sets, n_notes = len(rivals.first), len(rivals.notes)
     if has_many_notes:
@@ -339,7 +338,7 @@ def _grown(rivals: Rivals, choice_at: Record) -> Rivals:
 
 
 def _resized(walk: Walk, n_roots: int, depth: int) -> Walk:
-    """Return a walk with more room that goes on where another was."""
+    """Return a copy of a walk with more room."""
     larger = new_walk(n_roots, depth)
     for name in ("stack_node", "stack_depth", "stack_prefix", "root"):
         old = getattr(walk, name)

@@ -1,4 +1,4 @@
-"""New numbers for determinized states in the lists of all partition keys, so that states without runs can go."""
+"""Renumbers determinized states in the lists of all partition keys, so that states without runs can be dropped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ceql.engine.run.bits import lowest, without_lowest
 
 @compiled_in_place
 def renumber_keys(numbers, keys, pool, new_active):
-    """Replace each state by `numbers[state]`: in the packed lists in place, in the sets written to `new_active`."""
+    """Replace each state by `numbers[state]`: in packed lists in place; the new sets are written to `new_active`."""
     for key in range(keys.first.shape[0]):
         for word in range(keys.active.shape[1]):
             bits = keys.active[key, word]

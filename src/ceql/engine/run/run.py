@@ -1,4 +1,4 @@
-"""One query at work: its automaton, and the run state that the events of a stream change."""
+"""Runs one query: its automaton, and the run state that the events of a stream change."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Run:
 
     @property
     def n_nodes(self) -> int:
-        """Nodes that are held for open matches."""
+        """Nodes held for open matches."""
         return self.recognizer.state.n_nodes
 
     @property
@@ -79,11 +79,11 @@ class Run:
         return self.recognizer.memo.labels
 
     def advance(self, block: Block, *, is_read: Callable[[], bool]) -> Iterator[Chunk]:
-        """Yield the matches that some events complete; while `is_read()` is not true, not all of them."""
+        """Yield the matches that some events complete; not all of them while `is_read()` is false."""
         recognizer = self.recognizer
         if block.masks is not self._masks:
             if self._masks is not None:
-                # Symbols were numbered anew, and transitions are known by them.
+                # Symbols were numbered anew, and the tables of transitions use the old numbers.
                 recognizer.forget_states()
             self._masks = block.masks
         times = block.times
@@ -97,7 +97,7 @@ class Run:
                 recognizer.state.n_matches += len(chunk)
                 yield chunk
         if self._counts_events_by_key:
-            # Not before: a collection in between may take a key for younger than it is, never for older.
+            # Not earlier: a collection in between may see too few events of a key, never too many.
             count_events(block.slots_of_all, recognizer.state.keys.events)
 
     def _make_room_for_keys(self, block: Block) -> None:
@@ -107,12 +107,12 @@ class Run:
             undo.save_keys(state, block.slots_of_all if self._counts_events_by_key else block.slots)
 
     def begin_batch(self) -> RunBefore:
-        """Return what `go_back` needs to undo all that is done until `end_batch`."""
+        """Return what `go_back` needs to undo everything until `end_batch`."""
         undo = self.recognizer.undo = Undo(self.recognizer.state)
         return RunBefore(undo, self.recognizer.memo.states)
 
     def go_back(self, before: RunBefore) -> None:
-        """Make the run what it was at the beginning of the batch."""
+        """Restore the run as it was at the beginning of the batch."""
         recognizer, memo = self.recognizer, self.recognizer.memo
         recognizer.state = before.undo.undone(recognizer.state)
         recognizer.undo = None
@@ -124,21 +124,21 @@ class Run:
         self.recognizer.undo = None
 
     def collect(self, now: Any) -> None:
-        """Let go of all that cannot match an event at `now` or later."""
+        """Drop everything that cannot match an event at `now` or later."""
         self.recognizer.collect(now)
 
     def give_back_room(self) -> None:
-        """Shorten what has far more room than it needs."""
+        """Shorten arrays that have far more room than they need."""
         self.recognizer.state.give_back_room()
 
     def rows_needed(self) -> IntArray:
-        """Return the numbers of the rows that open matches have."""
+        """Return the numbers of the rows in open matches."""
         state = self.recognizer.state
         rows: IntArray = state.arena.data[: state.n_nodes][state.arena.kind[: state.n_nodes] != UNION]
         return rows
 
     def keys_needed(self, n_keys: int) -> IntArray:
-        """Return whether each partition key has open matches; a collection must have come just before."""
+        """Return whether each partition key has open matches; call `collect` just before."""
         state = self.recognizer.state
         is_needed: IntArray = state.keys.length[:n_keys] > 0
         current = int(state.control.key)
@@ -147,7 +147,7 @@ class Run:
         return is_needed
 
     def drop_keys(self, is_dropped: IntArray) -> None:
-        """Let go of the open matches of some partition keys; their slots stay."""
+        """Drop the open matches of some partition keys; their slots stay."""
         state = self.recognizer.state
         state.keys.length[: len(is_dropped)][is_dropped] = 0
         current = int(state.control.key)
@@ -155,7 +155,7 @@ class Run:
             state.lists.active[:] = 0
 
     def renumber_keys(self, is_kept: IntArray) -> None:
-        """Give the slots of all keys but some, which have no open matches, to those that are kept, in their order."""
+        """Renumber the slots of the kept keys from 0 in the same order; the other keys must have no open matches."""
         state = self.recognizer.state
         slots = np.cumsum(is_kept) - 1
         current = int(state.control.key)
@@ -164,7 +164,7 @@ class Run:
         state.keys = grown(kept, max(64, 2 * len(kept.first)))
 
     def content(self, n_keys: int) -> Content:
-        """Return what must outlive the process; `n_keys` partition keys have slots."""
+        """Return what a snapshot must hold; `n_keys` partition keys have slots."""
         memo = self.recognizer.memo
         return {
             "states": [[sorted(part) for part in state] for state in memo.states],
@@ -175,10 +175,10 @@ class Run:
     def take(
         self, content: Content, measures: list[Measure], key_types: list[pa.DataType], rows: pa.Schema | None
     ) -> None:
-        """Put content back in place, or raise an error if no session can have written it.
+        """Restore the run from content, or raise an error if no session can have written it.
 
-        The rest of the content is checked too, because compiled code follows the numbers from one part to the other:
-        there is a clock for each of `measures`, the first one the window's; `rows` is None if no rows are kept.
+        The rest of the content is also checked, because compiled code follows numbers from one part to the other. There
+        is a clock for each of `measures`, the window's first; `rows` is None if no rows are kept.
         """
         memo = self.recognizer.memo
         check_content.check_names(content, memo.states[START], self._automaton)
@@ -199,9 +199,9 @@ class Run:
 
 
 class RunBefore:
-    """What a run was at the beginning of a batch."""
+    """A run as it was at the beginning of a batch."""
 
     def __init__(self, undo: Undo, states: list[DetState]) -> None:
         self.undo = undo
         self.states = states
-        """The memo's list. States are only added to it, unless the memo restarts with another one."""
+        """The memo's list of states. It only grows, unless the memo restarts with another list."""

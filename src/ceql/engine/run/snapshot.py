@@ -3,12 +3,11 @@
     magic, format version, length of the header
     header      JSON: fingerprint, and name, type and shape of each buffer that follows
     buffers     arrays as they are in memory (little endian), Arrow tables in Arrow's own format
-    checksum    of all that precedes it
+    checksum    of everything before it
 
-Determinized states and labels are written as the sets that they are, in the order of their
-numbers, so that reading them into an empty memo gives the same numbers again. Nothing in a
-snapshot is ever executed, and `check_content` looks at every number that compiled code would
-follow.
+Determinized states and labels are written as sets, in the order of their numbers, so that
+reading them into an empty memo gives the same numbers again. Nothing in a snapshot is ever
+executed, and `check_content` checks every number that compiled code would follow.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ Content = dict[str, Any]
 
 
 def fingerprint(*parts: object) -> str:
-    """Return a digest of what a snapshot depends on."""
+    """Return a digest of everything that a snapshot depends on."""
     return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:32]
 
 
@@ -61,7 +60,7 @@ def write(identity: str, content: Content) -> bytes:
 
 
 def read(identity: str, snapshot: bytes) -> Content:
-    """Return a snapshot's content, or raise `SnapshotError` if it is damaged or of something else."""
+    """Return a snapshot's content, or raise `SnapshotError` if it is damaged or has another identity."""
     if len(snapshot) < _HEAD.size + _CHECKSUM_BYTES or not snapshot.startswith(MAGIC):
         raise SnapshotError("this is not a ceql snapshot, or not the whole of one")
     _, version, header_length = _HEAD.unpack_from(snapshot)

@@ -1,7 +1,7 @@
-"""The run state: all that changes while events go by, and the only thing that is ever stored.
+"""The run state: everything that events change, and the only thing that is ever stored.
 
-Lists of the active states, the arena, the lists of other partition keys, clock and counters,
-as flat arrays. `undo` puts it back as it was before a batch that fails.
+It has the lists of the active states, the arena, the lists of other partition keys, clock and
+counters, as flat arrays. `undo` restores it if a batch fails.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ceql.engine.run.snapshot import Content
 Group = TypeVar("Group", Arena, Keys, Lists)
 
 MIN_NODES = 1 << 14
-"""Nodes that the arena starts with; collection is amortised over at least so many."""
+"""Nodes that the arena has room for at first; collection is amortised over at least this many."""
 
 MIN_STATES = 8
 """Determinized states that there are lists for at first."""
@@ -39,7 +39,7 @@ class RunState:
 
     @property
     def n_nodes(self) -> int:
-        """Nodes in the arena, dead ones not yet collected included."""
+        """Nodes in the arena, including dead nodes that are not yet collected."""
         return int(self.control.n_nodes)
 
     @property
@@ -48,9 +48,9 @@ class RunState:
         return n_bytes(self.lists) + n_bytes(self.arena) + n_bytes(self.keys) + self.pool.nbytes
 
     def content(self, n_keys: int) -> Content:
-        """Return what must outlive the process; `n_keys` partition keys have slots.
+        """Return what a snapshot must hold; `n_keys` partition keys have slots.
 
-        How many nodes there are, and entries of the pool, is told by the length of their arrays.
+        The lengths of the arrays say how many nodes and pool entries there are.
         """
         active, nodes, lengths, _ = self.lists
         return {
@@ -66,7 +66,7 @@ class RunState:
         }
 
     def take(self, content: Content) -> None:
-        """Put content back in place, which must have been checked."""
+        """Restore the state from content, which must have been checked."""
         control = self.control
         control.key, control.n_emitted = content["key"], content["n_emitted"]
         control.n_nodes, control.n_pool = len(content["kind"]), len(content["pool"])
@@ -79,7 +79,7 @@ class RunState:
         self.n_matches = content["n_matches"]
 
     def make_room_for_states(self, n_states: int, n_words: int) -> None:
-        """Lengthen what has one entry per determinized state."""
+        """Lengthen the arrays that have one entry per determinized state."""
         active, *by_state = self.lists
         if n_states > len(self.lists.length):
             self.lists = Lists(active, *(_grown(array, n_states) for array in by_state))
@@ -90,11 +90,11 @@ class RunState:
             self.keys = self.keys._replace(active=wider)
 
     def states_in_use(self) -> IntArray:
-        """Return the numbers of the determinized states that have runs, of any key."""
+        """Return the numbers of the determinized states that have runs of any key."""
         return members(self.lists.active | np.bitwise_or.reduce(self.keys.active, axis=0))
 
     def renumber(self, kept: IntArray, n_states: int, n_words: int) -> None:
-        """Give state `kept[i]` the number i, and make what has one entry per state as long as asked for."""
+        """Give state `kept[i]` the number i, and resize the arrays that have one entry per state."""
         active, *by_state = self.lists
         numbers = np.zeros(64 * len(active), np.int32)
         numbers[kept] = np.arange(len(kept))
@@ -107,7 +107,7 @@ class RunState:
         self.keys = self.keys._replace(active=new_active)
 
     def make_room_for_keys(self, n_keys: int) -> None:
-        """Lengthen what has one entry per partition key."""
+        """Lengthen the arrays that have one entry per partition key."""
         if n_keys > len(self.keys.first):
             self.keys = grown(self.keys, max(n_keys, 2 * len(self.keys.first), 64))
             if len(self.pool) == 0:
@@ -123,7 +123,7 @@ class RunState:
             self.pool = _grown(self.pool, length)
 
     def give_back_room(self) -> None:
-        """Shorten arena and pool where little of them is in use; keys that are gone give theirs back by themselves."""
+        """Shorten arena and pool if little of them is in use; `Run.renumber_keys` shortens the arrays of keys."""
         n_nodes = 4 * self.n_nodes + MIN_NODES
         if len(self.arena.kind) > 4 * n_nodes:
             self.arena = copied(part(self.arena, slice(n_nodes)))
@@ -138,17 +138,17 @@ class RunState:
 
 
 def part(group: Group, rows: slice | IntArray) -> Group:
-    """Return some entries of all arrays of a group."""
+    """Return a group with some entries of each array."""
     return type(group)(*(array[rows] for array in group))
 
 
 def copied(group: Group) -> Group:
-    """Return a group with arrays of its own."""
+    """Return a copy of a group."""
     return type(group)(*(array.copy() for array in group))
 
 
 def grown(group: Group, length: int) -> Group:
-    """Return a group with more entries, the new ones 0."""
+    """Return a group with more entries; new entries are 0."""
     return type(group)(*(_grown(array, length) for array in group))
 
 

@@ -1,9 +1,9 @@
-"""Puts a run state back as it was before a batch, at the cost of what the batch touches.
+"""Restores a run state as it was before a batch; the cost depends only on what the batch touches.
 
-An arena is only added to, and so is the pool, so that going back to their lengths is enough. What is overwritten are
-the lists of the current key and those of keys that occur in the batch; they are saved first. All else is saved once,
-just before something moves it: a collection, new numbers for states, a match that ends the arena. Each of these costs
-or pays for as much as there is.
+Arena and pool only grow, so going back to their old lengths is enough. The lists of the current key, and of keys that
+occur in the batch, are overwritten, so they are saved first. Everything else is saved once, just before something moves
+it: a collection, new numbers for states, a match that empties the arena. Each of these costs as much as saving
+everything, or frees as much.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ IntArray = np.ndarray[Any, np.dtype[Any]]
 
 
 class Undo:
-    """What a run state was when this was made, as long as it is told what is about to change."""
+    """A run state as it was when this was made. The caller must say beforehand what is about to change."""
 
     def __init__(self, state: RunState) -> None:
         self._control, self._n_matches = state.control.copy(), state.n_matches
@@ -36,7 +36,7 @@ class Undo:
         self.save_keys(state, np.array([state.control.key], np.int32))
 
     def save_keys(self, state: RunState, slots: IntArray) -> None:
-        """Save what is kept of some partition keys, before events of theirs are seen."""
+        """Save the data of some partition keys, before their events are seen."""
         if self._whole is None:
             new = _unsaved(slots, self._is_saved)
             if len(new):
@@ -45,7 +45,7 @@ class Undo:
 
     @property
     def has_all(self) -> bool:
-        """Whether all is saved, so that anything may change."""
+        """Whether everything is saved, so that anything may change."""
         return self._whole is not None
 
     def save_all(self, state: RunState) -> None:
@@ -60,7 +60,7 @@ class Undo:
             self._whole = whole
 
     def undone(self, state: RunState) -> RunState:
-        """Return the run state as it was; the one given is used up."""
+        """Return the run state as it was; the given state must not be used afterwards."""
         if self._whole is None:
             self._put_back(state)
             return state
@@ -68,7 +68,7 @@ class Undo:
 
     def _put_back(self, state: RunState) -> None:
         state.control, state.n_matches = self._control.copy(), self._n_matches
-        # Both may have got wider since.
+        # Both may have become wider since then.
         active, *by_state = state.lists
         active[:] = 0
         active[: len(self._active)] = self._active
@@ -82,7 +82,7 @@ class Undo:
 
 @dataclass
 class _SomeKeys:
-    """What is kept of some keys, and their entries of the pool."""
+    """The data of some keys, and their entries of the pool."""
 
     slots: IntArray
     keys: Keys
@@ -107,7 +107,7 @@ def _places(keys: Keys) -> IntArray:
 
 @compiled
 def _unsaved(slots: Any, is_saved: Any) -> Any:
-    """Return those of some slots that are not saved, each once, and note that they are."""
+    """Return the slots that are not saved yet, each once, and mark them as saved."""
     found = np.empty(min(slots.shape[0], is_saved.shape[0]), np.int64)
     n_found = 0
     for i in range(slots.shape[0]):

@@ -2,8 +2,8 @@
 
     events ─ bad records left out ─ watermark ─ irrelevant rows dropped ─ packed by shard ─ shuffled ─ ShardProcessor
 
-Rows are dropped after the watermark has seen them, because irrelevant rows, too, say how late it is. Spark would
-push such a filter below the watermark; it does not push one that is not deterministic, so it is made to look so.
+Rows are dropped after the watermark has seen them, because irrelevant rows also move the watermark. Spark would push
+such a filter below the watermark. It never pushes a filter that is not deterministic, so this one is made to look so.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from ceql.syntax import plan as plans
 Ordering = Literal["time", "arrival"]
 
 DEFAULT_SHARDS = 32
-"""Shards of a query with PARTITION BY. A fixed number, because a checkpoint is bound to it."""
+"""Shards of a query with PARTITION BY. The number is fixed, because a checkpoint is bound to it."""
 
 OBSERVATION = "ceql"
-"""The name under which a query's progress has the counters `events`, `matches`, `late_events` and `state_bytes`."""
+"""The name under which a query's progress reports `events`, `matches`, `late_events` and `state_bytes`."""
 
 
 def match(
@@ -79,7 +79,7 @@ def match(
 
 
 def packed_rows(prepared: Prepared, *, watermark: str | None, n_shards: int) -> DataFrame:
-    """Return the rows that the query needs, packed by shard, with the watermark that all rows gave."""
+    """Return the rows that the query needs, packed by shard, with the watermark of all rows."""
     rows = _with_watermark(prepared, _time_attribute(prepared), watermark)
     columns = [F.col(quoted(name)) for name in prepared.frame.columns]
     shard = _shard(prepared, n_shards).alias(SHARD)
@@ -93,7 +93,7 @@ def _n_shards(prepared: Prepared, n_shards: int) -> int:
 
 
 def _time_attribute(prepared: Prepared) -> str:
-    """Return the column by which the stream is late or not."""
+    """Return the column that decides whether an event is late."""
     window, types = prepared.query.plan.window, prepared.types
     candidates = [window.attribute] if isinstance(window, plans.AttributeWindow) else []
     candidates += [prepared.query.time_column] if prepared.query.time_column is not None else []
@@ -128,7 +128,7 @@ def _with_watermark(prepared: Prepared, time: str, watermark: str | None) -> Dat
 
 
 def _after_watermark(prepared: Prepared) -> Column:
-    """Return the row filter as a condition that Spark leaves where it is."""
+    """Return the row filter as a condition that Spark does not move."""
     wanted = prepared.row_filter if prepared.row_filter is not None else F.lit(True)  # noqa: FBT003
     for name in prepared.query.plan.partition_by:
         wanted &= F.col(quoted(name)).isNotNull()
@@ -165,7 +165,7 @@ def _task(prepared: Prepared, time: str, ordering: str, n_shards: int) -> Stream
 
 
 def _has_event_time(prepared: Prepared, time: str) -> bool:
-    """Whether `match_end` can serve as event time further on: it is the time of the last event, in Spark's type."""
+    """Whether later steps can use `match_end` as event time: it is the time of the last event, in Spark's type."""
     is_shown = prepared.shape == "matches" and prepared.query.plan.bounds == time
     return is_shown and prepared.types[time].tz is not None
 

@@ -1,16 +1,16 @@
 """The parts of a shard's state, so that a micro-batch reads and writes what it touches and not everything.
 
-Partition keys fall into parts by the first bits of a hash. A part is named by these bits, and no name begins with that
-of another part, so each key has just one part. A shard begins with one part, named by no bits. One that has become too
-large is split by the next bit; two that are empty and differ in their last bit become one again.
+The first bits of a hash assign partition keys to parts. A part is named by these bits, and no name begins with the name
+of another part, so each key has exactly one part. A shard begins with one part, whose name is empty. A part that gets
+too large is split by the next bit. Two empty parts whose names differ only in the last bit become one again.
 
-What is kept of a shard is a header and the snapshots of its parts:
+A shard is stored as a header and the snapshots of its parts:
 
     magic, format, length and checksum of the header
-    header      JSON: what the state is of, time of the last event, and for each part its last event, size and checksum
-    snapshot    of the only part, if there is one; else each part is kept apart, under its name
+    header      JSON: identity of the state, time of the last event, and for each part its last event, size and checksum
+    snapshot    of the part, if there is only one; otherwise each part is stored under its name
 
-The only part is kept with the header because each state that is read or written costs a round trip to Spark.
+A single part is stored with the header, because each state that is read or written costs a round trip to Spark.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WHOLE = ""
 """The name of a shard's only part."""
 
 MAX_BITS = 24
-"""Bits beyond which a part is not split: keys that agree in so many are taken for inseparable."""
+"""A part with a name this long is not split: its keys count as inseparable."""
 
 _HASH_BITS = 64
 _CHECKSUM_BYTES = 16
@@ -42,7 +42,7 @@ _CHECKSUM_BYTES = 16
 
 @dataclass(frozen=True)
 class Part:
-    """What the header has of a part: the time of its last event in microseconds, size and checksum of its snapshot."""
+    """A part in the header: the time of its last event in microseconds, size and checksum of its snapshot."""
 
     last: int
     n_bytes: int
@@ -50,15 +50,15 @@ class Part:
 
     @classmethod
     def of(cls, last: int, snapshot: bytes) -> Part:
-        """Return what is to be known of a snapshot."""
+        """Return the entry for a snapshot."""
         # PERF: a snapshot ends with its own checksum, so none is computed here.
         return cls(last, len(snapshot), snapshot[-_CHECKSUM_BYTES:].hex())
 
 
 class Parts:
-    """The parts of a shard, by name: what is known of each, None if it is empty, and what has changed.
+    """The parts of a shard, by name: the entry of each, None if it is empty, and what has changed.
 
-    `stored` has the snapshots as they were; `changed` those that are new, and None for those that go.
+    `stored` has the old snapshots; `changed` has the new ones, and None for snapshots to be removed.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Parts:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of all snapshots, of those that were not read too."""
+        """Bytes of all snapshots, read or not."""
         return sum(part.n_bytes for part in self.parts.values() if part is not None)
 
     def snapshot(self, name: str) -> bytes:
@@ -101,13 +101,13 @@ class Parts:
         self.parts[name] = None
 
     def split(self, name: str) -> None:
-        """Put two empty parts in the place of one."""
+        """Replace a part by two empty parts."""
         self.drop(name)
         del self.parts[name]
         self.parts |= {f"{name}0": None, f"{name}1": None}
 
     def join_empty(self) -> None:
-        """Put one empty part in the place of each two that only the last bit tells apart."""
+        """Replace each two empty parts whose names differ only in the last bit by one."""
         for n_bits in range(max(map(len, self.parts)), 0, -1):
             for name in [part for part in self.parts if len(part) == n_bits and part.endswith("0")]:
                 other = f"{name[:-1]}1"
@@ -117,7 +117,7 @@ class Parts:
                     self.parts[name[:-1]] = None
 
     def rows_by_part(self, hashes: IntArray) -> Iterator[tuple[str, IntArray]]:
-        """Yield the parts that some keys fall into, with the rows of these keys, in order."""
+        """Yield the parts that have some of the keys, with the rows of these keys, in order."""
         names = sorted(self.parts)
         firsts = np.array([int(name.ljust(_HASH_BITS, "0"), 2) for name in names], np.uint64)
         number_of = np.searchsorted(firsts, hashes, side="right") - 1
@@ -137,13 +137,13 @@ class Parts:
 
 
 def is_next_bit_set(hashes: IntArray, name: str) -> IntArray:
-    """Return which of the keys of a part would be in the second half of it."""
+    """Return which keys of a part would be in its second half."""
     is_set: IntArray = (hashes >> np.uint64(_HASH_BITS - 1 - len(name)) & np.uint64(1)).astype(np.bool_)
     return is_set
 
 
 def to_blob(identity: dict[str, Any], last: int | None, parts: Parts) -> bytes:
-    """Return what is kept of a shard beside the parts that are kept apart."""
+    """Return what is stored of a shard, without the parts that are stored under their names."""
     listed = {name: None if part is None else astuple(part) for name, part in parts.parts.items()}
     header = json.dumps({"identity": identity, "last": last, "parts": listed}).encode()
     sizes = len(header).to_bytes(4, "little") + zlib.crc32(header).to_bytes(4, "little")
@@ -153,7 +153,7 @@ def to_blob(identity: dict[str, Any], last: int | None, parts: Parts) -> bytes:
 def from_blob(identity: dict[str, Any], blob: bytes, stored: Mapping[str, bytes]) -> tuple[int | None, Parts]:
     """Return the time of a shard's last event, and its parts; `SnapshotError` if they are damaged or of another query.
 
-    Snapshots are looked at only when they are needed, but each must be there, and no other.
+    Snapshots are read only when they are needed, but exactly the snapshots that the header lists must exist.
     """
     if not blob.startswith(MAGIC):
         raise SnapshotError("ceql did not write the checkpoint's state")

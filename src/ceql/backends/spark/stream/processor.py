@@ -1,4 +1,4 @@
-"""A shard as Spark calls it, which takes from Spark what it keeps for the shard, and nothing else."""
+"""A shard as Spark calls it: gets the stored states from Spark, and does nothing else."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 if TYPE_CHECKING:
     from ceql.backends.spark.stream.steps import Steps
 
-# PERF: each time a stream starts, Spark starts a process on the driver only to call `init`. Sent by value, a processor
-# does not need ceql there, whose import takes a second; so its methods import what they need.
+# PERF: each time a stream starts, Spark starts a process on the driver only to call `init`. A processor that is sent by
+# value does not import ceql there, which takes a second. So the methods import what they need.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
 
 class ShardProcessor(StatefulProcessor):
-    """A shard as Spark calls it: its states are named here, and all else is done by `Steps`."""
+    """A shard as Spark calls it. It names the states, and `Steps` does the rest."""
 
     def __init__(self, steps: Steps) -> None:
         self._pickled_steps = pickle.dumps(steps)
@@ -27,7 +27,7 @@ class ShardProcessor(StatefulProcessor):
     def init(self, handle: Any) -> None:
         """Name the states."""
         self._handle = handle
-        # Named for the first format of states, so that one of that format is read, and refused by its number.
+        # The first format of states used the same names, so that its states are found, and refused by their number.
         self._session_state = handle.getValueState("session", "blob binary")
         self._events_state = handle.getListState("events", "blob binary")
         self._parts_state = handle.getMapState("parts", "name string", "blob binary")
@@ -39,11 +39,11 @@ class ShardProcessor(StatefulProcessor):
         yield from self._step(key, [bytes(blob) for frame in rows for blob in frame[PACKED_ROWS]], timerValues)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803
-        """Go on with events that the watermark has passed since."""
+        """Process events that the watermark has passed since then."""
         yield from self._step(key, [], timerValues)
 
     def close(self) -> None:
-        """Let go of nothing: all is in the states."""
+        """Do nothing: everything is in the states."""
 
     def _step(self, key: Any, blobs: list[bytes], timer_values: Any) -> Iterator[Any]:
         from ceql.backends.spark.stream.steps import Stored

@@ -14,7 +14,7 @@ from ceql.backends.spark.times import in_utc
 
 TIME, SHARD = "__ceql_time", "__ceql_shard"
 PACKED_SHARD, PACKED_ROWS = "shard", "rows"
-"""Columns of packed rows. pandas, through which Spark hands them over, renames what begins with an underscore."""
+"""Columns of packed rows. Spark passes them through pandas, which renames columns that begin with an underscore."""
 EVENTS, LATE, STATE_BYTES = "__ceql_events", "__ceql_late", "__ceql_state_bytes"
 METRICS = (EVENTS, LATE, STATE_BYTES)
 
@@ -25,8 +25,8 @@ CHECKSUM_BYTES = 4
 def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield one row for the rows of each shard: its number and the rows as Arrow data.
 
-    So rows go to their shard in bulk and with their exact types: as pandas sees them, integers beside NULL are doubles.
-    The first shard is always among them, if only with no rows: it has a state in every stream that has begun.
+    So rows reach their shard in bulk and with their exact types: pandas would turn integers beside NULL into doubles.
+    The first shard always gets a row, even without events, so that it has a state in every stream that has begun.
     """
     waiting: list[pa.RecordBatch] = []
     yield pa.record_batch([pa.array([0], pa.int32()), pa.array([b""], pa.binary())], names=[PACKED_SHARD, PACKED_ROWS])
@@ -63,14 +63,14 @@ def to_bytes(table: pa.Table) -> bytes:
 
 
 def from_bytes(blobs: Iterable[bytes]) -> pa.Table | None:
-    """Return the rows of all blobs, None if there are none. ValueError if a blob is damaged."""
+    """Return the rows of all blobs, None if there are no rows. ValueError if a blob is damaged."""
     tables = [_table(memoryview(blob)) for blob in blobs]
     return pa.concat_tables(tables) if tables else None
 
 
 def _table(blob: memoryview) -> pa.Table:
     content = blob[CHECKSUM_BYTES:]
-    # Arrow itself takes a stream that is cut off between two batches for a whole one.
+    # Arrow accepts a stream that is cut off between two batches.
     if int.from_bytes(blob[:CHECKSUM_BYTES], "little") != zlib.crc32(content):
         raise ValueError(f"the checksum of {len(blob)} bytes is wrong")
     return pa.ipc.open_stream(content).read_all()
@@ -82,7 +82,7 @@ def micros_of(events: pa.Table) -> pa.ChunkedArray:
 
 
 def to_frame(batch: pa.RecordBatch) -> pd.DataFrame:
-    """Return a batch as pandas holds it without loss: objects where its own types have no NULL."""
+    """Return a batch as pandas can hold it without loss: as objects where the types of pandas have no NULL."""
     columns = {name: _to_series(column) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
     frame = pd.DataFrame(columns)
     for name in METRICS:
@@ -92,7 +92,7 @@ def to_frame(batch: pa.RecordBatch) -> pd.DataFrame:
 
 def _to_series(column: pa.Array) -> pd.Series:
     if pa.types.is_floating(column.type):
-        # Elsewhere pandas takes NaN for NULL.
+        # Other types of pandas treat NaN as NULL.
         return pd.Series(pd.arrays.ArrowExtensionArray(column))
     is_plain = pa.types.is_integer(column.type) or pa.types.is_timestamp(column.type)
     if is_plain and not column.null_count:
@@ -110,7 +110,7 @@ def _has_maps(data_type: pa.DataType) -> bool:
 
 
 def _with_dicts(value: Any, data_type: pa.DataType) -> Any:
-    """Return a value with dicts for maps, as Spark wants them, which Arrow gives as lists of pairs."""
+    """Return a value with maps as dicts, as Spark wants them; Arrow gives lists of pairs."""
     if value is None or not _has_maps(data_type):
         return value
     if pa.types.is_map(data_type):

@@ -1,4 +1,4 @@
-"""Steps of a shard: what Spark keeps for it is read, events are taken in, and what has changed is written."""
+"""Steps of a shard: read what Spark keeps for it, take events in, and write what has changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ceql.backends.spark.task import TaskError
 
 
 class StoredParts(Mapping[str, bytes]):
-    """The parts that Spark keeps for a shard; each is read when it is asked for."""
+    """The parts that Spark keeps for a shard; each is read only when it is needed."""
 
     def __init__(self, state: Any) -> None:
         self._state = state
@@ -42,14 +42,14 @@ class Stored:
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps of the shards of a task; `schema` is that of its matches, and `event_time` the column that Spark reads."""
+    """Steps of a task's shards; `schema` is the schema of the matches, `event_time` the column that Spark reads."""
 
     task: StreamTask
     schema: pa.Schema
     event_time: str | None
 
     def step(self, stored: Stored, number: int, blobs: list[bytes], watermark: int) -> Iterator[pd.DataFrame]:
-        """Yield the matches that some more events, packed, and the watermark complete; then counters."""
+        """Yield the matches that more events (packed) and the watermark complete; then counters."""
         state_blob = bytes(stored.session.get()[0]) if stored.session.exists() else None
         event_blobs = [bytes(row[0]) for row in stored.events.get()] if stored.events.exists() else []
         shard = Shard(self.task, state_blob, event_blobs, StoredParts(stored.parts))
@@ -67,7 +67,7 @@ class Steps:
     def _metrics(self, shard: Shard, watermark: int) -> pd.DataFrame:
         row: dict[str, Any] = dict.fromkeys(self.schema.names)
         if self.event_time is not None:
-            # Spark reads the event time of every row, and none may be behind the watermark.
+            # Spark reads the event time of every row; it must not be behind the watermark.
             row[self.event_time] = pd.Timestamp(watermark + 1, unit="ms", tz="UTC")
         row |= {EVENTS: shard.n_events, LATE: shard.n_late, STATE_BYTES: shard.n_bytes}
         return pd.DataFrame(

@@ -1,9 +1,9 @@
-"""What happens to the events of one shard in a micro-batch: buffered until the watermark passes them, then recognised.
+"""What a micro-batch does with the events of one shard: buffer them until the watermark passes them, then match them.
 
-A shard is a number that partition keys hash to. Its state is that of all its keys:
-- a header that says what the state is of, and the sessions of its parts, as `parts` has them;
-- events that arrived but are not yet behind the watermark, as Arrow data, in no order.
-Each is written only when it changed, and a part is read only when there are events for it.
+A shard is a number that partition keys hash to. Its state is the state of all its keys:
+- a header with the identity of the state, and the sessions of its parts, as `parts` stores them;
+- events that have arrived but are not yet behind the watermark, as Arrow data, in no order.
+Each is written only when it has changed, and a part is read only when there are events for it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from ceql.version import __version__
 MAX_PART_BYTES = 4 << 20
 """Bytes of a part's snapshot beyond which it is split.
 
-Over 60 MB of state, a step with one event took 23, 37 and 59 ms of CPU with limits of 2, 4 and 8 MB, one that touched
-all parts 620, 470 and 410 ms. Unsplit, a step with a hundred events took 1.5 s.
+Over 60 MB of state, a step with one event took 23, 37 and 59 ms of CPU with limits of 2, 4 and 8 MB. A step that
+touched all parts took 620, 470 and 410 ms. Without parts, a step with a hundred events took 1.5 s.
 """
 
 
@@ -40,8 +40,8 @@ all parts 620, 470 and 410 ms. Unsplit, a step with a hundred events took 1.5 s.
 class StreamTask:
     """What a shard must know.
 
-    All of it is part of the state's identity, but for the layout of the query's text and `max_part_bytes`. `keys` are
-    the columns by which a state can be split, none if all events belong together.
+    All of it is part of the state's identity, except the layout of the query's text and `max_part_bytes`. `keys` are
+    the columns by which a state can be split; there are none if all events belong together.
     """
 
     query: str
@@ -63,12 +63,12 @@ class StreamTask:
 
     @property
     def options(self) -> TaskOptions:
-        """What recognises the matches of a part."""
+        """The options for recognising the matches of a part."""
         layout = Layout(self.shape, self.type_column, self.time_column, self.order_by)
         return TaskOptions(self.query, layout, self.stream_column, self.id_columns)
 
     def identity(self) -> dict[str, Any]:
-        """Return what must be the same when a checkpoint is taken up again."""
+        """Return what must be the same when a stream restarts from a checkpoint."""
         return _identity(self)
 
 
@@ -89,11 +89,11 @@ def _kept(blobs: list[bytes]) -> pa.Table | None:
 
 
 class Shard:
-    """The state of one shard and what events do to it; knows nothing of Spark.
+    """The state of one shard and what events do to it; knows nothing about Spark.
 
-    `state_blob`, `event_blobs` and the parts that are kept apart, by name, are what there is of the state. After a
-    step the first two are what is to be kept; `changed_parts` has the new snapshots of parts, None for those that go.
-    `timer` is when, by the watermark in milliseconds, there is something to do even if no event arrives.
+    The stored state is `state_blob`, `event_blobs`, and parts by name. After a step, the first two hold what is to be
+    stored; `changed_parts` has the new snapshots of parts, None for parts to be removed. `timer` is the watermark, in
+    milliseconds, at which there is something to do even if no event arrives.
     """
 
     def __init__(
@@ -110,19 +110,19 @@ class Shard:
 
     @property
     def changed_parts(self) -> dict[str, bytes | None]:
-        """The parts that are to be written, and None for those that are to be removed."""
+        """The parts to be written, and None for parts to be removed."""
         return self._parts.changed
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of what is kept, be it read or not."""
+        """Bytes of the stored state, read or not."""
         apart = self._parts.n_bytes - len(self._parts.only)
         return len(self.state_blob or b"") + apart + sum(map(len, self.event_blobs))
 
     def step(self, blobs: list[bytes], watermark: int) -> Iterator[pa.RecordBatch]:
-        """Take events in and yield the matches that they, or those passed by the watermark, complete.
+        """Take events in and yield the matches that are now complete.
 
-        The watermark is in milliseconds, 0 if there is none yet. What is to be kept is known after the last match.
+        The watermark is in milliseconds, 0 if there is none yet. What to store is known after the last match.
         """
         if self.state_blob is not None:
             self._last, self._parts = from_blob(self._task.identity(), self.state_blob, self._stored)
@@ -138,7 +138,7 @@ class Shard:
         self.timer = self._next(held, watermark)
 
     def _on_time(self, arrived: pa.Table | None, watermark: int) -> pa.Table | None:
-        """Return the events that are not late: those after the watermark, as it was when the micro-batch began."""
+        """Return the events that are not late: they are after the watermark of the beginning of the micro-batch."""
         if arrived is None:
             return None
         self.n_events = len(arrived)
@@ -151,12 +151,12 @@ class Shard:
         return on_time
 
     def _released(self, arrived: pa.Table | None, watermark: int) -> tuple[pa.Table | None, pa.Table | None]:
-        """Return the events that the watermark has passed, and those that wait for it, which are kept."""
+        """Return the events that the watermark has passed, and those that wait for it and are stored."""
         if self._task.ordering == "arrival":
             return arrived, None
         waiting = _kept(self.event_blobs)
         if waiting is None or watermark == 0 or not pc.any(pc.less_equal(micros_of(waiting), watermark * 1000)).as_py():
-            # Nothing to release: what arrived is after the watermark.
+            # Nothing to release: events that have just arrived are after the watermark.
             if arrived is not None and len(arrived):
                 self.event_blobs = [*self.event_blobs, to_bytes(arrived)]
             tables = [table for table in (waiting, arrived) if table is not None and len(table)]
@@ -180,17 +180,17 @@ class Shard:
         return events.take(sorted_rows(by)).combine_chunks()
 
     def _by_part(self, events: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-        """Yield the parts that have events, with these, in order."""
+        """Yield the parts that have events, with their events in order."""
         if WHOLE in self._parts.parts:
             yield WHOLE, events
             return
         hashes = key_hashes([events[name].combine_chunks() for name in self._task.keys])
-        # Parts may be split on the way.
+        # Parts may be split during this loop.
         for name, rows in list(self._parts.rows_by_part(hashes)):
             yield name, events.take(rows)
 
     def _recognised(self, name: str, events: pa.Table, watermark: int) -> Iterator[pa.RecordBatch]:
-        """Yield the matches of a part's next events, and keep what is open after them."""
+        """Yield the matches of a part's next events, then store its open matches."""
         snapshot = None if self._parts.parts[name] is None else self._parts.snapshot(name)
         session = TaskSession(self._task.options, snapshot)
         yield from session.batches(events.drop_columns([TIME]))
@@ -203,7 +203,7 @@ class Shard:
             self._parts.drop(name)
 
     def _keep(self, name: str, session: TaskSession, snapshot: bytes, last: int) -> None:
-        """Keep a part's session, split until no part is too large or nothing more can be told apart."""
+        """Store a part's session, split until no part is too large or its keys cannot be separated any more."""
         may_split = len(snapshot) > self._task.max_part_bytes and self._task.keys and len(name) < MAX_BITS
         hashes = session.key_hashes() if may_split else np.empty(0, np.uint64)
         if len(hashes) < 2:
@@ -221,7 +221,7 @@ class Shard:
         self._keep(f"{name}1", session, session.snapshot(), last)
 
     def _ends(self) -> dict[str, int]:
-        """Return from which watermark on nothing of a part can match any more, for those where time decides it."""
+        """Return, for each part that time can end, the watermark from which on nothing of it can match any more."""
         window = self._task.window_micros
         if window is None:
             return {}
@@ -229,14 +229,14 @@ class Shard:
         return {name: (part.last + window) // 1000 + 1 for name, part in parts if part is not None}
 
     def _let_go(self, watermark: int) -> None:
-        """Drop the parts whose last event has left the window: all that they hold is older, so they are not read."""
+        """Drop the parts whose last event has left the window. They are not read: all their events are older."""
         for name, end in self._ends().items():
             if 0 < watermark >= end:
                 self._parts.drop(name)
         self._parts.join_empty()
 
     def _next(self, held: pa.Table | None, watermark: int) -> int | None:
-        """Return when there is something to do again: an event is to be released, or a part to be forgotten."""
+        """Return when there is something to do again: to release an event, or to forget a part."""
         if held is not None:
             first: int = pc.min(micros_of(held)).as_py()
             return max(math.ceil(first / 1000), watermark + 1)
