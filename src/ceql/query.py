@@ -171,17 +171,16 @@ def query_text(given: str | PathLike[str]) -> str:
 
 def streams_in(text: str) -> tuple[str, ...]:
     """Return the streams in a query's FROM: binding the query needs their columns."""
-    return tuple(name.text for name in parse(text).sources)
+    return _draft(text).sources
 
 
-@lru_cache(maxsize=32)
 def normal_text(text: str) -> str:
     """Return a query in one fixed layout, so that queries that differ only in spaces, comments or capitals are equal.
 
     >>> normal_text("select *  from S where A") == normal_text("SELECT * FROM S WHERE A -- any")
     True
     """
-    return str(parse(text))
+    return _draft(text).canonical
 
 
 def order_options(
@@ -204,5 +203,10 @@ def _compile(text: str, schema: Schema, time_column: str | None, order_by: tuple
 
 def read_draft(given: str | PathLike[str]) -> Draft:
     """Return a parsed query, or raise `QueryError` if the text is not a query."""
-    text = query_text(given)
+    return _draft(query_text(given))
+
+
+@lru_cache(maxsize=32)
+def _draft(text: str) -> Draft:
+    # PERF: kept, because parsing takes several milliseconds, and the same query is often matched again.
     return Draft(text, parse(text))
