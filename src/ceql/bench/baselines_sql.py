@@ -1,12 +1,12 @@
 """The self-join that finds sequences in plain SQL, made feasible by buckets of time.
 
-One sub-select per event of the pattern keeps the rows that can be that event. The window is cut into buckets of its
-own length: the events of a match that begins in bucket b lie in b or b + 1. So each row of the later sub-selects
-appears twice, for its own bucket and for the one before, and all are joined to the first by equality of buckets; of
-the two copies exactly one fits, so that no match comes out twice. Order and window are conditions on the pairs.
+For each event of the pattern, a sub-select keeps the rows that can be that event. Time is cut into buckets as long as
+the window: the events of a match that begins in bucket b lie in b or b + 1. So each row of the later sub-selects
+appears twice, for its own bucket and for the bucket before. All are joined to the first by equal buckets. Exactly one
+of the two copies fits, so that no match is found twice. Order and window are conditions on the pairs.
 
-It computes every match (CONSUME BY NONE, no LIMIT) and returns their number only: what a query engine need not
-write down costs it nothing. The statement is the same in DuckDB and Spark.
+The join computes every match (CONSUME BY NONE, no LIMIT) and returns only their number, so that no time is spent on
+writing matches. The statement is the same in DuckDB and Spark.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _selected(step: Step, window: plan.AttributeWindow, keys: tuple[str, ...], *
 
 
 def _condition(guard: Guard) -> str:
-    # Sets have no order: the same query is to give the same text.
+    # Sets have no order, but the same query must give the same text.
     texts = (folded(predicate, _compared, " AND ".join) for predicate in guard)
     return f"({' AND '.join(sorted(texts, key=_types_first))})"
 

@@ -25,7 +25,7 @@ _NAMES = {
     "dropoff_zone": "dropoff_loc",
     "long_time_in_secs": "trip_time_in_secs",
 }
-"""What the queries call the columns of the real files."""
+"""The names that the queries have for columns of the real files."""
 
 
 def generated(dataset: Dataset, n_events: int) -> pa.Table:
@@ -56,7 +56,7 @@ def write(events: pa.Table, path: Path) -> None:
 
 
 def _coded(events: pa.Table) -> pa.Table:
-    """Return the events with dictionaries instead of strings, as the generated ones have them."""
+    """Return the events with dictionaries instead of strings, like the generated events."""
     columns = [
         column.combine_chunks().dictionary_encode() if pa.types.is_string(column.type) else column
         for column in events.columns

@@ -1,8 +1,8 @@
 """The paper's experiments: which queries, over how many events, in which systems, under which conditions.
 
-Everything to be measured is listed first (`plan`), then carried out one by one (`Bench.row`), so that a bar can show
-how far it is. A baseline's count of matches is compared with the engine's, over the same events and under the same
-conditions, before its time is believed.
+All cases are listed first (`plan`), then measured one by one (`Bench.row`), so that a bar can show the progress. A
+baseline's time counts only if it finds as many matches as the engine, over the same events and under the same
+conditions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ceql.bench.systems import MODULES
 
 
 class Experiment(StrEnum):
-    """An experiment of the paper, or the one on Spark."""
+    """An experiment of the paper, or the experiment on Spark."""
 
     sequences = "sequences"
     no_output = "no-output"
@@ -75,10 +75,10 @@ class Scale:
     )
     memory_bytes: int = 4 << 30
     left_out: dict[str, str] = field(default_factory=dict)
-    """Systems that are not run, with the reason."""
+    """The systems that are not run, and why."""
 
     def cut(self, n_events: int) -> Scale:
-        """Return the same with no more than so many events anywhere."""
+        """Return the same scale with at most `n_events` events anywhere."""
         return replace(
             self,
             engine=dict.fromkeys(self.engine, n_events),
@@ -145,7 +145,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured; numbers are None where there is none to believe."""
+    """The result of a case; numbers are None if there is no valid result."""
 
     experiment: str
     of: str
@@ -174,7 +174,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Choice:
-    """What the user wants of all that; None for everything."""
+    """The cases that the user wants; None means all."""
 
     datasets: tuple[Dataset, ...] | None = None
     experiments: tuple[Experiment, ...] | None = None
@@ -191,7 +191,7 @@ class Choice:
 
 
 def plan(scale: Scale, choice: Choice) -> list[Case]:
-    """Return what is to be measured, one data set after the other."""
+    """Return the cases to be measured, one data set after the other."""
     cases = [case for dataset in Dataset for make in _CASES for case in make(dataset, scale)]
     return [case for case in cases if choice.has(case)]
 
@@ -246,7 +246,7 @@ def _strategies(dataset: Dataset, scale: Scale) -> Iterable[Case]:
 
 
 def _memory(dataset: Dataset, scale: Scale) -> Iterable[Case]:
-    """Memory of the same queries; the engine with more events, because it takes less time for them."""
+    """Memory of the same queries; the engine gets more events, because it needs less time for them."""
     makers = (_sequences, _no_output, _windows, _operators, _strategies)
     for case in [case for make in makers for case in make(dataset, scale) if case.experiment in scale.memory_of]:
         is_repeated = case.experiment is Experiment.windows and case.window == 1
@@ -256,7 +256,7 @@ def _memory(dataset: Dataset, scale: Scale) -> Iterable[Case]:
 
 
 def _spark(dataset: Dataset, scale: Scale) -> Iterable[Case]:
-    """The same queries, but for CONSUME BY ANY where it has no effect, or forbids to divide the keys."""
+    """The same queries, without CONSUME BY ANY if it has no effect or does not allow dividing the keys."""
     lengths = scale.lengths if dataset is Dataset.stocks else (scale.lengths[0], scale.lengths[-1])
     queries = [(sequence(dataset, n), CONSUMING) for n in lengths]
     queries += [(sequence(dataset, n, has_output=False), EXHAUSTIVE) for n in lengths]
@@ -281,7 +281,7 @@ _CASES: tuple[Callable[[Dataset, Scale], Iterable[Case]], ...] = (
 
 
 class Bench:
-    """Carries out cases. It keeps a process for each system as long as cases go on with the same one."""
+    """Measures cases. It keeps the process of a system while cases use the same one."""
 
     def __init__(self, scale: Scale, folder: Path, real_data: Path | None = None) -> None:
         self.scale = scale
@@ -332,7 +332,7 @@ class Bench:
     def _worker(self, system: str, path: Path, master: str = "") -> measure.Worker:
         key = (system, path, master)
         if master and key not in self.workers:
-            # Two sessions of Spark at once would share the cores.
+            # Two Spark sessions at once would share the cores.
             self.close()
         if key not in self.workers:
             settings = {"memory_bytes": self.scale.memory_bytes, "master": master}
@@ -340,7 +340,7 @@ class Bench:
         return self.workers[key]
 
     def _with_times(self, case: Case, path: Path) -> Row:
-        # Before the clock starts, so that the reference does not run beside what it is the reference for.
+        # Before the clock starts, so that the reference does not run beside the measured system.
         expected = None if case.system in (ENGINE, EVERY, FLOOR) else self._expected(case, path)
         worker = self._worker(case.system, path, case.master)
         limit = self._limit(case)
@@ -350,7 +350,7 @@ class Bench:
         return self._judged(case, outcomes, expected)
 
     def _limit(self, case: Case) -> float:
-        """Return the time limit of a case: Spark's jobs read files, and are long without being stuck."""
+        """Return the time limit of a case; Spark's jobs get more time, because they read files."""
         return self.scale.spark_time_limit if case.experiment is Experiment.spark else self.scale.time_limit
 
     def _judged(self, case: Case, outcomes: list[measure.Outcome], expected: int | None) -> Row:

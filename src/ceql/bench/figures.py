@@ -1,8 +1,8 @@
 """Figures like the paper's: throughput on a logarithmic scale, one panel per data set, memory below.
 
-Colours are those of Okabe and Ito, which the colour-blind can tell apart; in print, markers and dashes do. Lines are
-labelled where they end instead of in a legend. A run that was ended by the time limit, or had no memory left, has no
-number: its marker, crossed out, stands on the lower edge.
+The colours are those of Okabe and Ito, which colour-blind people can distinguish; for print, there are markers and
+dashes. Lines have their label at the end instead of a legend. A run that reached the time limit or ran out of memory
+has no number: its crossed-out marker stands on the lower edge.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _lines(rows: list[Row], run: Run, axes: Axes) -> Any:
             panel.set_xlabel(axes.x_label)
         if any(row.status in ENDED for row in [*rows, *memory]):
             _explain_crosses(figure, panels)
-        # Only when all panels that share a scale are drawn is it known where their lines are.
+        # Where the lines are is known only after all panels that share a scale are drawn.
         for panel, own in ends.items():
             _label(panel, own)
         plt.close(figure)
@@ -129,7 +129,7 @@ def _lines(rows: list[Row], run: Run, axes: Axes) -> Any:
 
 
 def _show_a_decade(panel: Any) -> None:
-    """Let a scale span a power of ten at least, so that small differences look small."""
+    """Make a scale span at least a power of ten, so that small differences look small."""
     low, high = panel.get_ylim()
     lacking = max(1.0, 10 * low / high) ** 0.5
     panel.set_ylim(low / lacking, high * lacking)
@@ -170,9 +170,9 @@ def _plot(panel: Any, rows: list[Row], axes: Axes, value: Callable[[Row], float 
 
 
 def _cross(panel: Any, missing: list[tuple[int, str, str]]) -> None:
-    """Cross out on the lower edge the markers of what did not end, side by side."""
+    """Draw crossed-out markers of runs that did not end, side by side on the lower edge."""
     for at, colour, marker in missing:
-        beside = [one for tick, one, _ in missing if tick == at]
+        beside = [other for tick, other, _ in missing if tick == at]
         x = at + 0.2 * (beside.index(colour) - (len(beside) - 1) / 2)
         options: Any = {"transform": panel.get_xaxis_transform(), "clip_on": False, "linestyle": "", "color": colour}
         panel.plot([x], [0.04], marker=marker, markerfacecolor="white", markersize=6.5, **options)
@@ -180,12 +180,12 @@ def _cross(panel: Any, missing: list[tuple[int, str, str]]) -> None:
 
 
 def _label(panel: Any, ends: Ends) -> None:
-    """Write each line's name where it ends, pushed apart where they would overlap."""
+    """Write the name of each line where it ends; names that would overlap are pushed apart."""
     from matplotlib.patheffects import withStroke
 
     low, high = (log10(limit) for limit in panel.get_ylim())
     last = max((x for x, *_ in ends), default=0)
-    # Names of lines that stop in the midst stand beside their last point; the others share the right edge.
+    # Names of lines that stop in the middle stand beside their last point; the others share the right edge.
     placed = [(end, log10(end[1])) for end in ends if end[0] < last]
     at_edge = sorted((end for end in ends if end[0] == last), key=lambda end: end[1])
     placed += zip(at_edge, pushed_apart([log10(end[1]) for end in at_edge], 0.075 * (high - low)), strict=True)
@@ -204,7 +204,7 @@ def _label(panel: Any, ends: Ends) -> None:
 
 
 def pushed_apart(heights: list[float], gap: float) -> list[float]:
-    """Return ascending heights moved as little as need be until they are a gap apart.
+    """Return ascending heights, moved as little as possible until they are a gap apart.
 
     >>> [round(height, 1) for height in pushed_apart([1.0, 1.0, 5.0], 1.0)]
     [0.5, 1.5, 5.0]
@@ -220,7 +220,7 @@ def pushed_apart(heights: list[float], gap: float) -> list[float]:
 
 
 def _points(rows: list[Row], run: Run) -> Any:
-    """Draw throughput, and memory if there is any, of queries that have no order: points without lines."""
+    """Draw throughput, and memory if it was measured, of queries without an order: points without lines."""
     from matplotlib import pyplot as plt
 
     memory = [row for row in run.of(Experiment.memory) if row.of == rows[0].experiment]
@@ -254,7 +254,7 @@ def _keys(names: set[str]) -> list[Any]:
 
 
 def _spark(rows: list[Row], run: Run) -> Any:
-    """Draw one panel per master: for each query what Spark needs to read and filter, and the engine's time."""
+    """Draw one panel per master: for each query, Spark's time to read and filter, and the engine's time."""
     from matplotlib import pyplot as plt
 
     masters = list(dict.fromkeys(row.master for row in rows))
@@ -297,7 +297,7 @@ _DRAWN: dict[Experiment, Callable[[list[Row], Run], Any]] = {
     Experiment.windows: lambda rows, run: _lines(rows, run, _BY_WINDOW),
     Experiment.operators: _points,
     Experiment.strategies: lambda rows, run: _lines(
-        # Windows are varied without output; there is nothing else to show if only queries with output were chosen.
+        # Larger windows are shown without output, unless only queries with output were chosen.
         [row for row in rows if row.query.count("'")] or rows,
         run,
         replace(_BY_WINDOW, series=lambda row: row.strategy),

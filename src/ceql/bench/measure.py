@@ -1,4 +1,4 @@
-"""Times, counts and memory of a system, each in a process of its own that is killed when it takes too long."""
+"""Times and counts of a system, which runs in its own process. The process is killed if it takes too long."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 from ceql.bench.systems import System, started, timed_count
 
 GRACE = 3.0
-"""Seconds that a system may take to end a count that it was asked to end, before its process is killed."""
+"""Seconds that a system gets to stop a count when asked to, before its process is killed."""
 
 START_LIMIT = 180.0
 """Seconds to start a system, load the events and warm up."""
@@ -27,7 +27,7 @@ DONE, TIMED_OUT, OUT_OF_MEMORY, UNSUPPORTED, FAILED = "ok", "time limit", "out o
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended; seconds and count are there only if it ended well."""
+    """How a run ended; seconds and count are given only if it succeeded."""
 
     status: str
     seconds: float = 0.0
@@ -36,7 +36,7 @@ class Outcome:
 
 
 def process_context() -> Any:
-    """Return a way to start processes that share nothing with this one, quickly where the system allows it."""
+    """Return a way to start processes that share nothing with this one, a fast way if the system has one."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -45,12 +45,12 @@ def process_context() -> Any:
 
 
 def leave_interrupts_to_parent() -> None:
-    """Let Ctrl-C, which goes to all processes of a terminal, end this one only through the one that started it."""
+    """Ignore Ctrl-C, which goes to all processes of a terminal: the parent process ends this one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class Worker:
-    """A process with a system in it; started when first needed, and again after it was killed."""
+    """A process that runs a system; started when first needed, and again after it was killed."""
 
     def __init__(self, system: str, path: Path, settings: dict[str, Any]) -> None:
         self.arguments = (system, path, settings)
@@ -106,7 +106,7 @@ class Worker:
 
 
 def serve(connection: Connection, name: str, path: Path, settings: dict[str, Any]) -> None:
-    """Answer runs until told to end; this is what a worker's process does."""
+    """Do runs until asked to end; this is the main function of a worker's process."""
     leave_interrupts_to_parent()
     try:
         system = started(name, path, settings)
@@ -133,7 +133,7 @@ def _timed(system: System, text: str) -> Outcome:
 
 
 def _limited(run: Callable[[], Outcome], system: System, limit: float) -> Outcome:
-    """Return how a run ended that the system is told to end after a while."""
+    """Return how a run ended; after a time limit, the system is asked to stop it."""
     timer = threading.Timer(limit, system.interrupt)
     timer.start()
     began = time.perf_counter()
@@ -147,7 +147,7 @@ def _limited(run: Callable[[], Outcome], system: System, limit: float) -> Outcom
 
 
 def outcome_of(error: Exception) -> Outcome:
-    """Return how a run ended that ended in an error."""
+    """Return the outcome of a run that ended with an error."""
     from ceql.bench.steps import UnsupportedError
 
     if isinstance(error, UnsupportedError):

@@ -30,7 +30,7 @@ EVERY = 10_000
 """Events between two measurements."""
 
 LOADED = "loaded"
-"""What a process answers first."""
+"""The first answer of a process."""
 
 STATM = Path("/proc/self/statm")
 PAGE = 4096
@@ -38,7 +38,7 @@ PAGE = 4096
 
 @dataclass(frozen=True)
 class Memory:
-    """Resident bytes beyond those before the first event."""
+    """Resident bytes, minus those before the first event."""
 
     average: float
     peak: float
@@ -64,7 +64,7 @@ def measured(system: str, path: Path, text: str, *, limit: float, n_bytes: int) 
 
 
 def is_measurable() -> bool:
-    """Return whether this system tells the memory of a process."""
+    """Return whether this operating system reports the memory of a process."""
     return STATM.exists()
 
 
@@ -132,7 +132,7 @@ def _join(path: Path, text: str, n_bytes: int) -> Callable[[], list[int]]:
 
 @contextmanager
 def _sampled() -> Iterator[list[int]]:
-    """Sample the memory all the time: a join has no events that go by."""
+    """Sample the memory all the time: a join does not read event by event."""
     before, samples, is_over = _resident(), [0], threading.Event()
 
     def watch() -> None:

@@ -22,7 +22,7 @@ class Dataset(StrEnum):
 
 
 LIMIT = 1000
-"""Matches that the paper reads for each event that completes any."""
+"""Most matches that the paper reads for each event that completes matches."""
 
 LENGTHS = (3, 6, 9, 12, 24)
 STRATEGIES = ("ALL", "NEXT", "LAST", "MAX", "STRICT")
@@ -30,14 +30,14 @@ STRATEGIES = ("ALL", "NEXT", "LAST", "MAX", "STRICT")
 
 @dataclass(frozen=True)
 class PaperQuery:
-    """A query by the paper's name, as S3', and its text."""
+    """A query: its name in the paper, such as S3', and its text."""
 
     dataset: Dataset
     name: str
     text: str
 
     def with_window(self, factor: int) -> PaperQuery:
-        """Return the query with a window so many times as large; the paper calls it S3'x2.
+        """Return the query with a window `factor` times as large; the paper writes S3'x2.
 
         >>> print(sequence(Dataset.stocks, 3).with_window(2).text.splitlines()[-1])
         WITHIN 20000 [stock_time]
@@ -51,7 +51,7 @@ class PaperQuery:
 
     @property
     def consuming(self) -> str:
-        """The text under the paper's conditions: a match forgets all events, and 1000 per completing event are read."""
+        """The text under the paper's conditions: a match forgets all events; an event gives at most 1000 matches."""
         return f"{self._without_clauses}\nCONSUME BY ANY\nLIMIT {LIMIT}\n"
 
     @property
@@ -65,7 +65,7 @@ class PaperQuery:
 
 
 def sequence(dataset: Dataset, length: int, *, has_output: bool = True) -> PaperQuery:
-    """Return the paper's sequence query of a length, or its primed one, whose last event never occurs.
+    """Return the paper's sequence query of a length, or its primed version, whose last event never occurs.
 
     >>> sequence(Dataset.taxis, 24, has_output=False).name
     "T24'"
@@ -76,7 +76,7 @@ def sequence(dataset: Dataset, length: int, *, has_output: bool = True) -> Paper
 
 
 def stock_query(number: int) -> PaperQuery:
-    """Return Q1 to Q7, which use other operators than sequences."""
+    """Return one of Q1 to Q7, which use other operators than sequences."""
     return PaperQuery(Dataset.stocks, f"Q{number}", _text(Dataset.stocks, f"q{number}"))
 
 

@@ -1,4 +1,4 @@
-"""What a run leaves behind: all rows as CSV, and a report in Markdown with the figures."""
+"""The results of a run: all rows as CSV, and a report in Markdown with the figures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ceql.bench.queries import STRATEGIES
 from ceql.errors import DataError
 
 BEGIN, END = "<!-- paper:begin -->", "<!-- paper:end -->"
-"""Between these, a document has the tables of a run."""
+"""The markers in a document between which the tables of a run stand."""
 
 FIGURES = {
     Experiment.sequences: "paper-sequences",
@@ -34,7 +34,7 @@ PACKAGES = ("numpy", "numba", "pyarrow", "duckdb", "pyspark")
 
 @dataclass(frozen=True)
 class Run:
-    """The rows of a run, and under which conditions they were measured."""
+    """The rows of a run, and the conditions under which they were measured."""
 
     name: str
     conditions: str
@@ -46,7 +46,7 @@ class Run:
 
 
 def conditions(scale_text: str) -> str:
-    """Return in a line what measurements depend on."""
+    """Return one line with everything that measurements depend on."""
     versions = ", ".join(f"{name} {found}" for name in PACKAGES if (found := _version(name)))
     return f"{scale_text}; {platform.machine()}, Python {platform.python_version()}, {versions}"
 
@@ -60,7 +60,7 @@ def _version(package: str) -> str:
 
 @dataclass(frozen=True)
 class Version:
-    """The code that is measured. It is asked for when a run begins: at its end, files may be others."""
+    """The code that is measured. It is read when a run begins, because files may have changed at its end."""
 
     commit: str
     is_changed: bool
@@ -98,7 +98,7 @@ def _rounded(values: dict[str, object]) -> dict[str, object]:
 
 
 def load(path: Path) -> Run:
-    """Return the run that a CSV file has, or the last one in a folder."""
+    """Return the run in a CSV file, or the last run in a folder."""
     if path.is_dir():
         found = sorted(path.glob(f"*{SUFFIX}"), key=lambda file: file.stat().st_mtime)
         if not found:
@@ -151,7 +151,7 @@ _TITLES = {
 
 
 def _noise(run: Run) -> list[str]:
-    """Return how far apart the same measurement lies in different experiments of a run."""
+    """Return how much the same measurement differs between the experiments of a run."""
     speeds: dict[str, list[float]] = {}
     for row in run.rows:
         is_plain = (row.system, row.window, row.strategy) == ("ceql", 1, "ALL") and row.length == 3
@@ -168,7 +168,7 @@ def _noise(run: Run) -> list[str]:
 
 
 def _wrong(run: Run) -> list[str]:
-    """Return a warning for each count that differs: such a system has no time."""
+    """Return a warning for each wrong count: the system then has no time."""
     return [
         f"**Wrong:** {row.system} found {row.matches} matches of {row.query} in {row.events} events, "
         f"not {row.matches_expected}; it is not timed."
@@ -205,7 +205,7 @@ def _sizes(rows: list[Row]) -> str:
 
 
 def _matches(rows: list[Row], query: str) -> str:
-    """Return the engine's matches, and every match of the events that the joins have."""
+    """Return the engine's number of matches, and the number of all matches in the events of the joins."""
     found = [row for row in rows if row.query == query and row.status == "ok" and row.matches is not None]
     engine = [f"{row.matches:,}" for row in found if row.system == "ceql"]
     every = [f"{row.matches:,}" for row in found if row.system == EVERY]
@@ -217,12 +217,12 @@ def _speed(row: Row | None) -> str:
         return ""
     if row.events_per_second is None:
         return row.note if row.note.startswith(">") else row.status
-    # One run instead of three is marked: it is no average.
+    # A single run is marked, because it is not an average of three.
     return f"{_short(row.events_per_second)}{'*' if row.runs == 1 else ''}"
 
 
 def _short(value: float) -> str:
-    """Return a number with two to three digits that count.
+    """Return a number with two or three significant digits.
 
     >>> [_short(value) for value in (21_700_000, 1_234_567, 45_678, 950)]
     ['21.7 M', '1.23 M', '45.7 k', '950']
@@ -321,7 +321,7 @@ def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 
 def placed(document: str, text: str) -> str:
-    r"""Return a document with a text between its markers, in place of what was there.
+    r"""Return a document with the text between its markers replaced.
 
     >>> placed(f"before\n{BEGIN}\nold\n{END}\nafter\n", "new\n")
     'before\n<!-- paper:begin -->\n\nnew\n\n<!-- paper:end -->\nafter\n'

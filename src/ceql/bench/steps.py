@@ -1,7 +1,7 @@
-"""What both kinds of baseline need of a query: its automaton's marking transitions, guards merged.
+"""The marking transitions of a query's automaton, with guards merged: both kinds of baseline need them.
 
-Baselines start from the compiled automaton, so that they and the engine understand a query alike, and share
-nothing with the engine after that: they evaluate predicates and find matches in ways of their own.
+Baselines start from the compiled automaton, so that a query means the same for them and the engine. After that
+they share nothing with the engine: they evaluate predicates and find matches in their own ways.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class UnsupportedError(CeqlError):
 
 @dataclass(frozen=True)
 class Step:
-    """From state `source` to `target` on an event that satisfies any of the guards, which belongs to the match."""
+    """From state `source` to `target` on an event that satisfies any of the guards; the event belongs to the match."""
 
     source: int
     target: int
@@ -31,9 +31,9 @@ class Step:
 
 
 def steps(automaton: CEA) -> list[Step]:
-    """Return the transitions that mark events, those that differ in their guard only as one.
+    """Return the transitions that mark events; transitions that differ only in their guard become one.
 
-    Every state but the first and the last must let any event pass: that is what `;` and `+` mean.
+    Every state except the first and the last must skip any event: that is what `;` and `+` mean.
     """
     waiting = {
         transition.source

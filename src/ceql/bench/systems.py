@@ -1,7 +1,6 @@
-"""What runs a query: the engine and the baselines, each over events that are in memory before the clock starts.
+"""The systems that run queries: engine and baselines, over events that are in memory before the clock starts.
 
-A system lives in a process of its own (see `measure`), which loads the events once and then answers one run after
-the other.
+A system has its own process (see `measure`), which loads the events once and then does one run after the other.
 """
 
 from __future__ import annotations
@@ -21,20 +20,20 @@ from ceql.bench.naive_automaton import Search
 from ceql.query import Query
 
 WARM_UP = 10_000
-"""Events on which a query runs before the clock starts, so that compiling is not measured."""
+"""Events that a query reads before the clock starts, so that compiling is not measured."""
 
 N_PARTS = 8
-"""Parquet files that Spark reads."""
+"""Number of Parquet files that Spark reads."""
 
 
 class System(Protocol):
     """Counts the matches of queries over the events of a file."""
 
     def prepare(self, text: str) -> None:
-        """Do what is not measured."""
+        """Do the work that is not measured."""
 
     def count(self, text: str) -> int:
-        """Return the number of matches; this is what is measured."""
+        """Return the number of matches; this is measured."""
 
     def interrupt(self) -> None:
         """End a count that takes too long, if the system can."""
@@ -77,14 +76,14 @@ class _InMemory:
         """Run on a few events."""
 
     def interrupt(self) -> None:
-        """Python code in a loop is ended with its process."""
+        """Do nothing: a loop in Python ends with its process."""
 
 
 class Ceql(_InMemory):
     """The engine; all matches are kept in memory, as row numbers."""
 
     def warm_up(self, events: pa.Table) -> None:
-        """Run on a few events, and collect: so few give no reason to, and it has to be compiled, too."""
+        """Run on a few events, and collect: so few events trigger no collection, but it must be compiled as well."""
         session = ceql.Session(self.query, shape="positions")
         session.feed(events).count()
         session.snapshot()
@@ -95,7 +94,7 @@ class Ceql(_InMemory):
 
 
 class CeqlCounting(Ceql):
-    """The engine; matches are enumerated and dropped, as the joins do."""
+    """The engine; matches are enumerated and dropped, as in the joins."""
 
     def count(self, text: str) -> int:
         """Return the number of matches."""
@@ -111,7 +110,7 @@ class Naive(_InMemory):
         super().__init__(path, settings)
 
     def warm_up(self, events: pa.Table) -> None:
-        """Run on a few events; there is nothing to compile, but modules to load."""
+        """Run on a few events: there is nothing to compile, but modules must be loaded."""
         Search(self.query).run(events.slice(0, 100))
 
     def count(self, text: str) -> int:
@@ -127,8 +126,8 @@ class DuckDb:
 
         self.connection: Any = duckdb.connect()
         self.connection.execute(f"SET threads = 1; SET memory_limit = '{settings['memory_bytes'] // 2**20}MB'")
-        # In the order of the statement each join has the partial matches so far. DuckDB's own order joins by bucket
-        # alone first: with 20,000 events S9 was not done after 8 seconds, and took 0.14 in the order of the statement.
+        # In the order of the statement, each join extends the partial matches so far. DuckDB's own order first joins by
+        # buckets only: with 20,000 events, S9 was not done after 8 s, and took 0.14 s in the order of the statement.
         self.connection.execute("SET disabled_optimizers = 'join_order'")
         # Spilling would make the disk part of the measurement.
         self.connection.execute("SET max_temp_directory_size = '0KB'")
@@ -206,7 +205,7 @@ class CeqlOnSpark:
 
 
 class SparkFloor(CeqlOnSpark):
-    """What Spark itself needs to read the file and count the rows that the query's predicates let through."""
+    """Spark alone: reads the file and counts the rows that satisfy the query's predicates."""
 
     def count(self, text: str) -> int:
         """Return the number of rows."""
@@ -228,7 +227,7 @@ SYSTEMS: dict[str, Callable[[Path, dict[str, Any]], System]] = {
 }
 
 MODULES = {"DuckDB join": "duckdb", "Spark SQL join": "pyspark", "ceql on Spark": "pyspark"}
-"""What a system needs beyond the engine's own dependencies."""
+"""The modules that a system needs in addition to the engine's dependencies."""
 
 
 def spark_session(master: str) -> Any:
@@ -271,7 +270,7 @@ def write_parts(events: pa.Table, folder: Path) -> None:
 
 
 def limit_address_space(n_bytes: int) -> None:
-    """Let this process fail rather than take the machine's memory, where the system can do that."""
+    """Make this process fail rather than take the machine's memory, if the operating system can do that."""
     try:
         import resource
     except ModuleNotFoundError:

@@ -1,8 +1,8 @@
 """The queries of the paper "CORE: a Complex Event Recognition Engine" (VLDB 2022).
 
-`figure` has the three of its first figure (a parenthesis of the third mended); `stocks`,
-`smart_homes` and `taxis` those of its evaluation. `stocks/s3` is the paper's S3, `stocks/s3_no_output`
-its S3', which asks for one more event that never occurs. Each declares the types it reads.
+`figure` has the three queries of its first figure (a parenthesis of the third is corrected). `stocks`,
+`smart_homes` and `taxis` have the queries of its evaluation. `stocks/s3` is the paper's S3,
+`stocks/s3_no_output` its S3', which needs one more event that never occurs. Each declares the types it reads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def names() -> list[str]:
 
 
 def query(name: str) -> str:
-    """Return the text of a query; KeyError if there is none of that name.
+    """Return the text of a query; KeyError if no query has that name.
 
     >>> print(query("stocks/s3").splitlines()[-1])
     WITHIN 10000 [stock_time]
