@@ -131,11 +131,11 @@ class EventEncoder:
         """Return how many rows belong to no partition, or have no value that the window could measure."""
         keys = [part.column(name) for name in self._partition_by if part.column(name).null_count]
         if not keys:
-            return len(is_timed) - int(is_timed.sum())
+            return len(is_timed) - int(np.count_nonzero(is_timed))
         is_kept = is_timed if len(is_timed) else np.ones(len(part), np.bool_)
         for key in keys:
             is_kept = is_kept & pc.is_valid(key).to_numpy(zero_copy_only=False)
-        return len(part) - int(is_kept.sum())
+        return len(part) - int(np.count_nonzero(is_kept))
 
     def _encode_symbols(self, columns: Columns, n_rows: int, is_timed: IntArray) -> int:
         """Write to the buffers the symbol and row of each event that the run must see; return how many there are.

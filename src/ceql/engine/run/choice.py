@@ -46,8 +46,8 @@ HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 @inlined
 def copy_numbers(source, first, target, to, length):
     """Copy some numbers to another array, or to an earlier place of the same array."""
-    for i in range(length):
-        target[to + i] = source[first + i]
+    for i in range(U(length)):
+        target[U(to) + i] = source[U(first) + i]
 
 
 @compiled_in_place

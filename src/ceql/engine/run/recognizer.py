@@ -128,7 +128,7 @@ class Recognizer:
 
     def _run(self, events: Events, masks: list[int], is_read: Callable[[], bool]) -> Iterator[Chunk]:
         control = self.state.control
-        control.at = 0
+        control["at"] = 0
         one_each = self._rules._replace(limit=1)
         forgotten_at = -1
         while True:
@@ -141,10 +141,10 @@ class Recognizer:
                 yield from self._flush_full()
             elif reason == requests.MISS:
                 # One event may need many transitions, all of them at once, so forget at most once per event.
-                if self.memo.is_full and control.at != forgotten_at:
+                if self.memo.is_full and control["at"] != forgotten_at:
                     self.forget_states(self.memo.n_symbols)
-                    forgotten_at = int(control.at)
-                self._fill(int(control.missing_symbol), masks)
+                    forgotten_at = int(control["at"])
+                self._fill(int(control["missing_symbol"]), masks)
             else:
                 self._make_room(reason, events)
         if self._rivals is not None and n_bytes(self._rivals) > MAX_IDLE_BYTES:
@@ -213,8 +213,8 @@ class Recognizer:
 
     def _flush(self) -> list[Chunk]:
         control, output = self.state.control, self._output
-        n_out, n_values = int(control.n_out), int(control.n_values)
-        control.n_out = control.n_values = 0
+        n_out, n_values = int(control["n_out"]), int(control["n_values"])
+        control["n_out"] = control["n_values"] = 0
         if n_out == 0:
             return []
         found = _chunk(output, n_out, n_values)
@@ -228,7 +228,7 @@ class Recognizer:
         return [found]
 
     def _now(self, events: Events) -> Any:
-        return events.times[events.rows[min(int(self.state.control.at), len(events.rows) - 1)]]
+        return events.times[events.rows[min(int(self.state.control["at"]), len(events.rows) - 1)]]
 
     def forget_states(self, n_symbols: int = MIN_SYMBOLS) -> None:
         """Drop all transitions, and the determinized states that have no runs; the others are renumbered."""
@@ -251,8 +251,8 @@ class Recognizer:
         self.collect(self._now(events))
         # The cost of a collection grows with the live nodes and keys, so with more of them it must be rarer.
         n_keys = len(state.keys.first)
-        state.make_room_in_pool(4 * (state.pool_length + n_keys) + 4096 + int(state.control.pool_needed))
-        wanted = 4 * state.n_nodes + 2 * n_keys + MIN_NODES + int(state.control.nodes_needed)
+        state.make_room_in_pool(4 * (state.pool_length + n_keys) + 4096 + int(state.control["pool_needed"]))
+        wanted = 4 * state.n_nodes + 2 * n_keys + MIN_NODES + int(state.control["nodes_needed"])
         if wanted > len(state.arena.kind):
             state.make_room_for_nodes(wanted)
         check_size(state.n_bytes, self.max_state_bytes)
@@ -282,7 +282,7 @@ class Recognizer:
         """Drop nodes that can no longer be part of a match; `now` is the last measure."""
         state = self.state
         if self.counts_events_by_key:
-            key = int(state.control.key)
+            key = int(state.control["key"])
             now = state.keys.events[key] if key >= 0 else 0
         elif now is None:
             return

@@ -141,7 +141,7 @@ class Run:
         """Return whether each partition key has open matches; call `collect` just before."""
         state = self.recognizer.state
         is_needed: IntArray = state.keys.length[:n_keys] > 0
-        current = int(state.control.key)
+        current = int(state.control["key"])
         if current >= 0:
             is_needed[current] = state.lists.active.any()
         return is_needed
@@ -150,7 +150,7 @@ class Run:
         """Drop the open matches of some partition keys; their slots stay."""
         state = self.recognizer.state
         state.keys.length[: len(is_dropped)][is_dropped] = 0
-        current = int(state.control.key)
+        current = int(state.control["key"])
         if current >= 0 and is_dropped[current]:
             state.lists.active[:] = 0
 
@@ -158,8 +158,8 @@ class Run:
         """Renumber the slots of the kept keys from 0 in the same order; the other keys must have no open matches."""
         state = self.recognizer.state
         slots = np.cumsum(is_kept) - 1
-        current = int(state.control.key)
-        state.control.key = slots[current] if current >= 0 and is_kept[current] else NO_KEY
+        current = int(state.control["key"])
+        state.control["key"] = slots[current] if current >= 0 and is_kept[current] else NO_KEY
         kept = part(state.keys, np.flatnonzero(is_kept))
         state.keys = grown(kept, max(64, 2 * len(kept.first)))
 

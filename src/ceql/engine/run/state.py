@@ -40,7 +40,7 @@ class RunState:
     @property
     def n_nodes(self) -> int:
         """Nodes in the arena, including dead nodes that are not yet collected."""
-        return int(self.control.n_nodes)
+        return int(self.control["n_nodes"])
 
     @property
     def n_bytes(self) -> int:
@@ -54,8 +54,8 @@ class RunState:
         """
         active, nodes, lengths, _ = self.lists
         return {
-            "key": int(self.control.key),
-            "n_emitted": int(self.control.n_emitted),
+            "key": int(self.control["key"]),
+            "n_emitted": int(self.control["n_emitted"]),
             "active": active,
             "list_nodes": nodes,
             "list_length": lengths,
@@ -68,8 +68,8 @@ class RunState:
     def take(self, content: Content) -> None:
         """Restore the state from content, which must have been checked."""
         control = self.control
-        control.key, control.n_emitted = content["key"], content["n_emitted"]
-        control.n_nodes, control.n_pool = len(content["kind"]), len(content["pool"])
+        control["key"], control["n_emitted"] = content["key"], content["n_emitted"]
+        control["n_nodes"], control["n_pool"] = len(content["kind"]), len(content["pool"])
         lengths = content["list_length"]
         self.lists = Lists(content["active"], content["list_nodes"], lengths, np.full(len(lengths), -1, np.int32))
         self.keys = Keys(*(content[f"key_{name}"] for name in Keys._fields))
@@ -134,7 +134,7 @@ class RunState:
     @property
     def pool_length(self) -> int:
         """Entries of the pool in use."""
-        return int(self.control.n_pool)
+        return int(self.control["n_pool"])
 
 
 def part(group: Group, rows: slice | IntArray) -> Group:
@@ -160,7 +160,7 @@ def _grown(array: IntArray, length: int) -> IntArray:
 
 def _control() -> Record:
     control = new_record(CONTROL)
-    control.key = -1
+    control["key"] = -1
     return control
 
 

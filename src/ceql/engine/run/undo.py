@@ -33,7 +33,7 @@ class Undo:
         self._is_saved = np.zeros(self._n_keys, np.bool_)
         self._keys: list[_SomeKeys] = []
         self._whole: RunState | None = None
-        self.save_keys(state, np.array([state.control.key], np.int32))
+        self.save_keys(state, np.array([state.control["key"]], np.int32))
 
     def save_keys(self, state: RunState, slots: IntArray) -> None:
         """Save the data of some partition keys, before their events are seen."""
@@ -52,10 +52,10 @@ class Undo:
         """Save the rest."""
         if self._whole is None:
             whole = RunState()
-            whole.arena = copied(part(state.arena, slice(self._control.n_nodes)))
+            whole.arena = copied(part(state.arena, slice(self._control["n_nodes"])))
             whole.keys = copied(part(state.keys, slice(self._n_keys)))
             whole.lists = Lists(*map(np.zeros_like, state.lists))
-            whole.pool = state.pool[: self._control.n_pool].copy()
+            whole.pool = state.pool[: self._control["n_pool"]].copy()
             self._put_back(whole)
             self._whole = whole
 
