@@ -259,6 +259,30 @@ def test_a_batch_that_differs_from_the_first(second: pa.Table, message: str) -> 
     assert session.feed(TABLE.slice(2)).count() == 1
 
 
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        (pa.table({"type": ["A"], "t": [2]}), "lacks the column 'x'"),
+        (pa.table({"type": ["A"], "x": [1]}), "lacks the column 't'"),
+        (pa.table({"type": ["A"], "t": [2], "x": ["1"]}), "column 'x' is of type string in this batch"),
+        (pa.table({"type": ["A"], "t": [[2]], "x": [1]}), "column 't' is of type list<.*> in this batch"),
+    ],
+)
+@pytest.mark.parametrize("streams", [["S"], ["S", "T"]])
+def test_a_batch_that_is_sorted_differs_from_the_first(streams: list[str], second: pa.Table, message: str) -> None:
+    query = f"SELECT * FROM {', '.join(streams)} WHERE A AS a ; B AS b FILTER a[x = 1]"
+    session = Session(query, time_column="t", sort=True)
+    whole = pa.table({"type": ["A", "B"], "t": [1, 3], "x": [1, 1]})
+
+    def by_stream(table: pa.Table) -> dict[str, pa.Table]:
+        return dict.fromkeys(streams, table.slice(0, 0)) | {"S": table}
+
+    session.feed(by_stream(whole.slice(0, 1))).count()
+    with pytest.raises(ceql.DataError, match=message):
+        session.feed(by_stream(second))
+    assert session.feed(by_stream(whole.slice(1))).count() == 1
+
+
 def test_batches_that_differ_in_what_does_not_matter() -> None:
     session = Session("SELECT * FROM S WHERE A AS a ; B AS b")
     dictionary = pa.dictionary(pa.int8(), pa.string())

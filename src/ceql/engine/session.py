@@ -224,6 +224,10 @@ class Session:
         return schema, parts, None
 
     def _order_of(self, schema: pa.Schema) -> tuple[str, ...]:
+        if self._settled is not None:
+            # Before they are sorted: the query is right, whatever these columns are.
+            self._settled.intake.check_schema(schema)
+            return order_columns(self._settled.query)
         # Only the types of the columns show which column durations measure.
         return self._setup.query(schema).plan.order
 
