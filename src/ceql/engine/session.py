@@ -227,7 +227,7 @@ class Session:
         if self._settled is not None:
             # Before they are sorted: the query is right, whatever these columns are.
             self._settled.intake.check_schema(schema)
-            return order_columns(self._settled.query)
+            return self._settled.query.plan.order
         # Only the types of the columns show which column durations measure.
         return self._setup.query(schema).plan.order
 
