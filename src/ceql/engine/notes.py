@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ceql.errors import listing
-from ceql.errors import warn as warn
 
 
 def unseen_types(named: Iterable[str], seen: Iterable[str]) -> str | None:
