@@ -63,7 +63,7 @@ STEPS_WITHOUT_NOTES = 1 << 12
 """Steps of a walk before it takes notes: with few matches, notes cost more than they save."""
 MAX_IDLE_BYTES = 1 << 22
 """Most bytes for sets and notes that stay allocated while no event needs more."""
-MAX_CHOICE_BYTES = 1 << 30
+MAX_CHOICE_BYTES = 1 << 27
 """Most bytes that one event may need to choose among its matches, if `max_state_bytes` is not given."""
 
 
