@@ -131,7 +131,11 @@ def kill_one_in_the_last_stage():
 
 thread = threading.Thread(target=kill_one_in_the_last_stage, daemon=True)
 thread.start()
-print("after a kill", matches() == expected)
+# On a busy machine the stage may be over before the thread sees it: then once more.
+are_same = [matches() == expected]
+while not killed and len(are_same) < 5:
+    are_same.append(matches() == expected)
+print("after a kill", all(are_same))
 thread.join(timeout=60)
 print("killed", len(killed), before[0] not in executors())
 
