@@ -13,6 +13,8 @@ from typing import Any
 import numba
 from numba import njit
 
+from ceql.engine.inlining import merged
+
 
 def compiled(function: Any) -> Any:
     """Return a function compiled without Python objects, cached on disk if any folder can be written."""
@@ -25,15 +27,7 @@ def compiled_in_place(function: Any) -> Any:
     PERF: references to arrays need no counting then. The kernel takes its arrays from named groups, and counting made
     S3' eight times as slow (`make bench`).
     """
-    return _cached(function, _nrt=False)
-
-
-def inlined(function: Any) -> Any:
-    """Return a function that becomes a part of each compiled function that calls it.
-
-    PERF: what is done for every event has a name so, but costs no call.
-    """
-    return njit(nogil=True, inline="always")(function)
+    return _cached(merged(function), _nrt=False, no_cfunc_wrapper=True, no_rewrites=True)
 
 
 def _cached(function: Any, **options: Any) -> Any:

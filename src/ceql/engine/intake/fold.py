@@ -11,31 +11,35 @@ import pyarrow as pa
 from numba import types
 from numba.extending import intrinsic
 
-from ceql.engine.compiled import compiled
+from ceql.engine.compiled import compiled, compiled_in_place
 from ceql.engine.intake.columns import numbers_in
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 TABLE_BITS = 10
 
 
-@compiled
-def fold(first: Any, of_first: Any, classes: Any, table: Any, sets: Any) -> None:
-    """Write the set of guards of each row after this column; before it, the set is `of_first[first[row]]`."""
+@compiled_in_place
+def fold(first: Any, of_first: Any, classes: Any, flat: Any, width: Any, sets: Any) -> None:
+    """Write the set of guards of each row after this column; before it, the set is `of_first[first[row]]`.
+
+    `flat` is the column's table, row after row of `width` entries.
+    """
     # PERF: unsigned indices into a flat table need no test for negative numbers: 0.6 instead of 1.2 ns per event
     # for dictionary codes.
-    width, flat = np.uint64(table.shape[1]), table.reshape(-1)
+    width = np.uint64(width)
     for i in range(np.uint64(sets.shape[0])):
         sets[i] = flat[np.uint64(of_first[np.uint64(first[i])]) * width + np.uint64(classes[i])]
 
 
-@compiled
-def keep(first: Any, of_first: Any, classes: Any, table: Any, may_drop: Any, symbols: Any, rows: Any) -> Any:
+@compiled_in_place
+def keep(first: Any, of_first: Any, classes: Any, flat: Any, width: Any, may_drop: Any, symbols: Any, rows: Any) -> Any:
     """Do the last column's step. Write the symbol and the number of each relevant row, and return how many there are.
 
-    A row's set of guards before the step is `of_first[first[row]]`. Without `may_drop` all rows are kept.
+    A row's set of guards before the step is `of_first[first[row]]`. `flat` is the column's table, row after row of
+    `width` entries. Without `may_drop` all rows are kept.
     """
     # PERF: one pass does the last two steps and chooses rows: all of encoding takes 2.3 instead of 4.5 ns per event.
-    width, flat = np.uint64(table.shape[1]), table.reshape(-1)
+    width = np.uint64(width)
     n_kept = np.uint64(0)
     least = np.int32(1 if may_drop else 0)
     for i in range(np.uint64(classes.shape[0])):
@@ -101,9 +105,20 @@ def classify_strings(array: pa.Array, table: StringTable) -> Any:
     starts = numbers_in(offsets, width)[array.offset : array.offset + len(array) + 1]
     characters = np.frombuffer(content, np.uint8) if content is not None and content.size else np.zeros(8, np.uint8)
     bits = np.frombuffer(validity, np.uint8) if validity is not None and array.null_count else np.empty(0, np.uint8)
-    return _classify_strings(
-        starts, characters, bits, array.offset, table.heads, table.offsets, table.bytes, table.first, table.following
+    classes = np.empty(len(array), np.int32)
+    _classify_strings(
+        starts,
+        characters,
+        bits,
+        array.offset,
+        table.heads,
+        table.offsets,
+        table.bytes,
+        table.first,
+        table.following,
+        classes,
     )
+    return classes
 
 
 def _load_word_uncompiled(array: Any, index: Any) -> Any:
@@ -129,7 +144,7 @@ if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
     _load_word = _load_word_uncompiled  # type: ignore[assignment]
 
 
-@compiled
+@compiled_in_place
 def _classify_strings(
     starts: Any,
     characters: Any,
@@ -140,9 +155,9 @@ def _classify_strings(
     constants: Any,
     first: Any,
     following: Any,
-) -> Any:
+    classes: Any,
+) -> None:
     n_constants = following.shape[0]
-    classes = np.empty(starts.shape[0] - 1, np.int32)
     n_bytes = characters.shape[0]
     for i in range(classes.shape[0]):
         if bits.shape[0] > 0:
@@ -173,7 +188,6 @@ def _classify_strings(
                     break
             number = following[number]
         classes[i] = number if number >= 0 else n_constants
-    return classes
 
 
 @compiled

@@ -61,18 +61,19 @@ class SymbolEncoder:
                 of_first = np.arange(len(sets), dtype=np.int32)
                 continue
             table = self._table(index, sets, holding, of_code)
+            flat, width = table.next.reshape(-1), table.next.shape[1]
             if index == len(self._stages) - 1:
-                return int(keep(_frozen(first), of_first, _frozen(classes), table.next, may_drop, symbols, rows))
+                return int(keep(_frozen(first), of_first, _frozen(classes), flat, width, may_drop, symbols, rows))
             if index == 0:
                 first, of_first = classes, table.next[0]
             else:
                 left = np.empty(n_rows, np.int32)
-                fold(_frozen(first), of_first, _frozen(classes), table.next, left)
+                fold(_frozen(first), of_first, _frozen(classes), flat, width, left)
                 first, of_first = left, np.arange(len(table.after), dtype=np.int32)
             sets = table.after
         of_first = self._numbered(sets)
-        every = np.arange(len(self.masks), dtype=np.int32).reshape(-1, 1)
-        return int(keep(_frozen(first), of_first, _frozen(self._zeros(n_rows)), every, may_drop, symbols, rows))
+        every = np.arange(len(self.masks), dtype=np.int32)
+        return int(keep(_frozen(first), of_first, _frozen(self._zeros(n_rows)), every, 1, may_drop, symbols, rows))
 
     def _zeros(self, n_rows: int) -> IntArray:
         if len(self._nothing) < n_rows:

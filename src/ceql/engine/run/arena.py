@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ceql.engine.compiled import inlined
+from ceql.engine.inlining import inlined
 from ceql.engine.run.bits import U
 
 UNION, BOTTOM = -1, -2

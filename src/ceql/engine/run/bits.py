@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ceql.engine.compiled import inlined
+from ceql.engine.inlining import inlined
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
 

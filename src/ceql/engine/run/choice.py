@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ceql.engine.compiled import compiled_in_place, inlined
+from ceql.engine.compiled import compiled_in_place
+from ceql.engine.inlining import inlined
 from ceql.engine.run.arena import BOTTOM, END, UNION
 from ceql.engine.run.bits import U
 from ceql.engine.run.modes import KEEP_LAST, KEEP_MAX, KEEP_NEXT
@@ -403,7 +404,8 @@ def keep_few(control, keeps, limit, first_out, first_value, row, output):
     best = first_out
     if keeps != KEEP_MAX:
         for other in range(first_out + 1, n_out):
-            if is_better_match(keeps, other, best, out_offset, out_row):
+            is_better = is_better_match(keeps, other, best, out_offset, out_row)
+            if is_better:
                 best = other
     # All are compared before any is moved.
     for match in range(first_out, n_out):

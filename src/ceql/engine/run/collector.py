@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ceql.engine.compiled import compiled_in_place, inlined
+from ceql.engine.compiled import compiled_in_place
+from ceql.engine.inlining import inlined
 from ceql.engine.run.arena import END, UNION
 from ceql.engine.run.bits import lowest, without_lowest
 from ceql.engine.run.modes import CONSUME_ALL

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ceql.engine.compiled import inlined
+from ceql.engine.inlining import inlined
 from ceql.engine.run.arena import BOTTOM, END, UNION
 from ceql.engine.run.bits import U
 

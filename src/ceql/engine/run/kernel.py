@@ -25,8 +25,13 @@ Numba does not test for negative ones: 6.3 instead of 9.4 ns per event for the p
 
 from __future__ import annotations
 
-from ceql.engine.compiled import compiled_in_place, inlined
+from functools import lru_cache
+from typing import Any
+
+from ceql.engine.compiled import compiled_in_place
+from ceql.engine.inlining import inlined, merged
 from ceql.engine.run.arena import BOTTOM, END, UNION, set_node, set_union
+from ceql.engine.run.arrays import Arena, Lists, Steps, Touched, Walk
 from ceql.engine.run.bits import U, add, lowest, remove, without_lowest
 from ceql.engine.run.choice import begin, choose, keep_few
 from ceql.engine.run.enumeration import enumerate_matches
@@ -52,109 +57,6 @@ are enumerated first and chosen afterwards."""
 
 FEW = 64
 """Most matches of one event that `advance` compares itself."""
-
-
-@compiled_in_place
-def advance(control, rules, events, steps, lists, arena, keys, pool, touched, walk, choice, rivals, output):
-    """Run over the events from `control.at` on; return why it stopped, as a number of `requests.py`.
-
-    `arrays.py` says what the arguments hold. Where matches are not compared, `rivals` is None: then Numba does not
-    compile the choice, which is half of all code.
-    """
-    size, limit, consumes, keeps = rules
-    symbols, rows, first_row, times, key_of = events
-    n_events = symbols.shape[0]
-    has_keys = key_of.shape[0] > 0
-    capacity = arena.kind.shape[0]
-    at, phase, key, n_nodes = control.at, control.phase, control.key, control.n_nodes
-    work = WORK_AT_ONCE
-
-    while at < n_events:
-        symbol = symbols[U(at)]
-        now = times[U(rows[U(at)])]
-        row = first_row + rows[U(at)]
-
-        if phase == UPDATE:
-            begins = steps.unmarked[U(symbol)]
-            n_begun = steps.marks_to[U(symbol)] - steps.marks_from[U(symbol)]
-            if has_keys and key_of[U(at)] != key:
-                other = key_of[U(at)]
-                is_forgotten = consumes == CONSUME_ALL and keys.epoch[other] != control.n_emitted
-                begins_nothing = begins == NOWHERE and n_begun == 0
-                if begins_nothing and (is_forgotten or not touches_key(keys, other, steps, symbol)):
-                    at += 1
-                    continue
-                if key >= 0 and not put_away(control, key, lists, keys, pool):
-                    save(control, at, phase, key, n_nodes)
-                    return GROW
-                take_out(other, is_forgotten, lists, keys, pool)
-                key = other
-            n_touched, n_steps, are_known = find_touched(symbol, steps, lists, touched)
-            if begins == UNKNOWN or not are_known:
-                control.missing_symbol = symbol
-                save(control, at, phase, key, n_nodes)
-                return MISS
-            n_steps += n_begun
-            if n_touched == 0 and n_steps == 0 and begins == NOWHERE:
-                at += 1
-                continue
-            sort_by_rank(touched.state, n_touched, steps.rank)
-            # INVARIANT: the code below makes no more nodes than this for the event.
-            needed = (n_touched + 1) * NODES_PER_STATE + n_steps * NODES_PER_STEP
-            if n_nodes + needed > capacity:
-                control.nodes_needed, control.pool_needed = needed, 0
-                save(control, at, phase, key, n_nodes)
-                return GROW
-            work -= n_touched + n_steps
-            if work < 0:
-                save(control, at, phase, key, n_nodes)
-                return PAUSE
-            n_live, n_nodes = take_touched(n_touched, n_nodes, now, size, symbol, steps, lists, arena, touched)
-            n_nodes = take_steps(n_live, n_nodes, now, row, begins, symbol, steps, lists, arena, touched)
-            depth = put_complete(now, size, steps, lists, arena, touched, walk)
-            if depth == 0:
-                at += 1
-                continue
-            control.depth, control.n_matches = depth, 0
-            phase = ENUMERATE
-            if rivals is not None:
-                for i in range(depth):
-                    walk.root[U(i)] = walk.stack_node[U(i)]
-
-        if rivals is None:
-            if not enumerate_matches(control, limit, size, now, row, arena, walk, output):
-                save(control, at, phase, key, n_nodes)
-                return FULL
-        else:
-            if phase == ENUMERATE:
-                n_roots, first_out, first_value = control.depth, control.n_out, control.n_values
-                few = FEW if choice.patience > 0 else 0
-                has_room = enumerate_matches(control, few, size, now, row, arena, walk, output)
-                if has_room and control.depth == 0:
-                    keep_few(control, keeps, limit, first_out, first_value, row, output)
-                else:
-                    begin(choice, n_roots, walk)
-                    control.depth, control.n_out, control.n_values = n_roots, first_out, first_value
-                    control.n_matches = 0
-                    phase = CHOOSE
-            if phase == CHOOSE:
-                reason = choose(control, choice, keeps, limit, size, now, row, arena, walk, rivals, output)
-                if reason != DONE:
-                    save(control, at, phase, key, n_nodes)
-                    return reason
-        control.depth = 0
-        if control.n_matches > 0:
-            control.n_emitted += 1
-            if consumes != CONSUME_NOTHING:
-                for word in range(lists.active.shape[0]):
-                    lists.active[U(word)] = 0
-                if not has_keys:
-                    n_nodes = 0
-        phase = UPDATE
-        at += 1
-
-    save(control, at, phase, key, n_nodes)
-    return DONE
 
 
 @inlined
@@ -434,3 +336,136 @@ def put_complete(now, size, steps, lists, arena, touched, walk):
         if steps.is_over[U(state)]:
             remove(lists.active, state)
     return depth
+
+
+def advance_events(
+    control: Any,
+    rules: Any,
+    events: Any,
+    steps: Steps,
+    lists: Lists,
+    arena: Arena,
+    keys: Any,
+    pool: Any,
+    touched: Touched,
+    walk: Walk,
+    choice: Any,
+    rivals: Any,
+    output: Any,
+) -> Any:
+    """Run over the events from `control.at` on; return why it stopped, as a number of `requests.py`.
+
+    `arrays.py` says what the arguments hold. Without PARTITION BY, `keys` is None. Where matches are not compared,
+    `rivals` is None.
+    """
+    size, limit, consumes, keeps = rules
+    symbols, rows, first_row, times, key_of = events
+    n_events = symbols.shape[0]
+    capacity = arena.kind.shape[0]
+    at, phase, key, n_nodes = control.at, control.phase, control.key, control.n_nodes
+    work = WORK_AT_ONCE
+
+    while at < n_events:
+        symbol = symbols[U(at)]
+        now = times[U(rows[U(at)])]
+        row = first_row + rows[U(at)]
+
+        if phase == UPDATE:
+            begins = steps.unmarked[U(symbol)]
+            n_begun = steps.marks_to[U(symbol)] - steps.marks_from[U(symbol)]
+            # This test stands alone, so that `merged` can leave out what follows.
+            if keys is not None:  # noqa: SIM102
+                if key_of[U(at)] != key:
+                    other = key_of[U(at)]
+                    is_forgotten = consumes == CONSUME_ALL and keys.epoch[other] != control.n_emitted
+                    if begins == NOWHERE and n_begun == 0:
+                        is_touched = touches_key(keys, other, steps, symbol)
+                        if is_forgotten or not is_touched:
+                            at += 1
+                            continue
+                    if key >= 0:
+                        has_room = put_away(control, key, lists, keys, pool)
+                        if not has_room:
+                            save(control, at, phase, key, n_nodes)
+                            return GROW
+                    take_out(other, is_forgotten, lists, keys, pool)
+                    key = other
+            n_touched, n_steps, are_known = find_touched(symbol, steps, lists, touched)
+            if begins == UNKNOWN or not are_known:
+                control.missing_symbol = symbol
+                save(control, at, phase, key, n_nodes)
+                return MISS
+            n_steps += n_begun
+            if n_touched == 0 and n_steps == 0 and begins == NOWHERE:
+                at += 1
+                continue
+            sort_by_rank(touched.state, n_touched, steps.rank)
+            # INVARIANT: the code below makes no more nodes than this for the event.
+            needed = (n_touched + 1) * NODES_PER_STATE + n_steps * NODES_PER_STEP
+            if n_nodes + needed > capacity:
+                control.nodes_needed, control.pool_needed = needed, 0
+                save(control, at, phase, key, n_nodes)
+                return GROW
+            work -= n_touched + n_steps
+            if work < 0:
+                save(control, at, phase, key, n_nodes)
+                return PAUSE
+            n_live, n_nodes = take_touched(n_touched, n_nodes, now, size, symbol, steps, lists, arena, touched)
+            n_nodes = take_steps(n_live, n_nodes, now, row, begins, symbol, steps, lists, arena, touched)
+            depth = put_complete(now, size, steps, lists, arena, touched, walk)
+            if depth == 0:
+                at += 1
+                continue
+            control.depth, control.n_matches = depth, 0
+            phase = ENUMERATE
+            if rivals is not None:
+                for i in range(depth):
+                    walk.root[U(i)] = walk.stack_node[U(i)]
+
+        if rivals is None:
+            has_room = enumerate_matches(control, limit, size, now, row, arena, walk, output)
+            if not has_room:
+                save(control, at, phase, key, n_nodes)
+                return FULL
+        else:
+            if phase == ENUMERATE:
+                n_roots, first_out, first_value = control.depth, control.n_out, control.n_values
+                few = FEW if choice.patience > 0 else 0
+                has_room = enumerate_matches(control, few, size, now, row, arena, walk, output)
+                if has_room and control.depth == 0:
+                    keep_few(control, keeps, limit, first_out, first_value, row, output)
+                else:
+                    begin(choice, n_roots, walk)
+                    control.depth, control.n_out, control.n_values = n_roots, first_out, first_value
+                    control.n_matches = 0
+                    phase = CHOOSE
+            if phase == CHOOSE:
+                reason = choose(control, choice, keeps, limit, size, now, row, arena, walk, rivals, output)
+                if reason != DONE:
+                    save(control, at, phase, key, n_nodes)
+                    return reason
+        control.depth = 0
+        if control.n_matches > 0:
+            control.n_emitted += 1
+            if consumes != CONSUME_NOTHING:
+                for word in range(lists.active.shape[0]):
+                    lists.active[U(word)] = 0
+                if keys is None:
+                    n_nodes = 0
+        phase = UPDATE
+        at += 1
+
+    save(control, at, phase, key, n_nodes)
+    return DONE
+
+
+@lru_cache
+def compiled_for(has_keys, has_rivals):
+    """Return `advance_events`, compiled for calls with or without keys and rivals: what they need is most of it."""
+    return compiled_in_place(merged(advance_events, given={"keys": has_keys, "rivals": has_rivals}))
+
+
+def advance(control, rules, events, steps, lists, arena, keys, pool, touched, walk, choice, rivals, output):
+    """Do what `advance_events` does, compiled when it is first needed."""
+    run = compiled_for(keys is not None, rivals is not None)
+    return run(control, rules, events, steps, lists, arena, keys, pool, touched, walk, choice, rivals, output)

@@ -105,6 +105,7 @@ class Recognizer:
         self.state.arena = self.state.arena._replace(start=self.state.arena.start.astype(self.number))
         self.undo: Undo | None = None
         """Set during a batch: it must save data before anything in the state moves."""
+        self._is_partitioned = is_partitioned
         self._ends_arena = consumes != modes.CONSUME_NOTHING and not is_partitioned
         self._chunk = chunk
         self._has_labels = has_labels
@@ -185,7 +186,7 @@ class Recognizer:
                 memo.steps,
                 state.lists,
                 state.arena,
-                state.keys,
+                state.keys if self._is_partitioned else None,
                 state.pool,
                 self._touched,
                 self._walk,

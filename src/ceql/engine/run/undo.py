@@ -37,7 +37,7 @@ class Undo:
 
     def save_keys(self, state: RunState, slots: IntArray) -> None:
         """Save the data of some partition keys, before their events are seen."""
-        if self._whole is None:
+        if self._whole is None and self._n_keys:
             new = _unsaved(slots, self._is_saved)
             if len(new):
                 keys = part(state.keys, new)
