@@ -5,7 +5,7 @@ is a statement, or all that a statement assigns. It stands before the functions 
 
 PERF: Numba can inline, too, but copies every body several times, and keeps a variable for every argument. With that,
 and with code for keys and rivals in every kernel, the first match with an empty cache took 8.4 instead of 5.0 s of CPU
-(`make bench`).
+(two busy cores, by turns).
 """
 
 from __future__ import annotations
