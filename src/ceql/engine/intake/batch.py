@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from ceql.engine.intake.order import sort_keys, sorted_rows
 from ceql.engine.intake.text import check_text
 from ceql.errors import DataError, did_you_mean, listing
-from ceql.schema import Kind, half_told, kind_of, table_of_dicts
+from ceql.schema import Kind, KnownTypes, half_told, kind_of, table_of_dicts
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -20,18 +20,20 @@ MAX_ROWS = 1 << 20
 """Most rows of a batch when a table is cut into batches."""
 
 
-def read(events: object, like: pa.Schema | None = None) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+def read(events: object, like: KnownTypes | None = None) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """Return the schema and the record batches of an object that holds events of one stream.
 
-    Dicts have no types: they get those of `like`, the schema of the earlier batches.
+    Dicts have no types: they get those of `like`, the columns of the earlier batches.
     """
+    if isinstance(events, pa.RecordBatch):
+        return events.schema, iter((events,))
     if isinstance(events, Sequence) and not isinstance(events, str | bytes):
         if events and all(isinstance(part, pa.RecordBatch) for part in events):
             return events[0].schema, iter(events)
+        if like is not None and 0 < len(events) <= MAX_ROWS and (batch := like.batch(events)) is not None:
+            return batch.schema, iter((batch,))
         table = table_of_dicts(events, like)
         return table.schema, _cut(table)
-    if isinstance(events, pa.RecordBatch):
-        return events.schema, iter([events])
     if isinstance(events, pa.Table):
         return events.schema, _cut(events)
     if isinstance(events, pa.RecordBatchReader):
@@ -88,7 +90,7 @@ def merged(
     tables: Mapping[str, object],
     sources: Sequence[str],
     order_of: Callable[[pa.Schema], Sequence[str]],
-    like: pa.Schema | None = None,
+    like: KnownTypes | None = None,
 ) -> tuple[pa.Table, IntArray]:
     """Return the streams in FROM as one table in time order, and the number of each row's stream.
 

@@ -91,6 +91,7 @@ class Stage:
         self._computed_types: dict[str, pa.DataType] | None = None
         self._is_computed = False
         self._questions = questions_of_text(predicates) if len(names) == 1 and TYPE not in names else None
+        self._constants = _string_constants(predicates) if len(names) == 1 and TYPE not in names else None
         self._of_answers: list[int] | None = None
         self._mixed = _Mixed.of(predicates) if len(names) > 1 and TYPE not in names else None
 
@@ -112,9 +113,8 @@ class Stage:
         cuts = self._cuts(array.type)
         if cuts is not None:
             return _number_classes(array, *cuts)
-        constants = _string_constants(self.predicates)
-        if constants is not None and _is_plain_string(array.type):
-            return self._string_classes(array, constants, lambda value: Event("", {self.names[0]: value}))
+        if self._constants is not None and _is_plain_string(array.type):
+            return self._string_classes(array, self._constants, lambda value: Event("", {self.names[0]: value}))
         if self._questions is not None and _is_plain_string(array.type) and is_free_text(array):
             return self._asked_classes(array, self._questions)
         return self._code_classes(encoded(array), self._holding_of)

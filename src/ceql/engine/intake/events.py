@@ -66,7 +66,8 @@ class EventEncoder:
 
         With `sees_all`, events count even if no guard holds. `sorting` is for hints, see `Measure`.
         """
-        self._read = sorted(columns_read(guards) & set(schema.names))
+        read = columns_read(guards)
+        self._read = [(index, name) for index, name in enumerate(schema.names) if name in read]
         self.symbols = SymbolEncoder(guards)
         self.measure = Measure(query.window, schema, sorting)
         self.keys = KeyEncoder(len(query.partition_by)) if query.partition_by else None
@@ -96,16 +97,16 @@ class EventEncoder:
         self.n_dropped += self._count_dropped(rows.batch, is_timed)
         for begin in range(0, len(rows), BLOCK):
             own = slice(begin, min(begin + BLOCK, len(rows)))
-            part = rows.batch.slice(begin, own.stop - begin)
-            n_kept = self._encode_symbols(self._columns(rows, own), len(part), is_timed[own])
+            n_kept = self._encode_symbols(self._columns(rows, own), own.stop - begin, is_timed[own])
             symbols, numbers = self._symbols[:n_kept], self._rows[:n_kept]
             slots, slots_of_all = NO_SLOTS, NO_SLOTS
-            if self._counts_events_by_key:
-                slots_of_all = self._slots(part, np.arange(len(part)))
-                slots = slots_of_all[numbers]
-            elif self.keys is not None:
-                slots = self._slots(part, numbers)
             if self.keys is not None:
+                part = rows.batch.slice(begin, own.stop - begin)
+                if self._counts_events_by_key:
+                    slots_of_all = self._slots(part, np.arange(len(part)))
+                    slots = slots_of_all[numbers]
+                else:
+                    slots = self._slots(part, numbers)
                 n_kept = int(keep_keyed(slots, symbols, numbers))
             self.ties.count(begin, numbers[:n_kept], slots[:n_kept])
             yield Block(
@@ -129,6 +130,8 @@ class EventEncoder:
 
     def _count_dropped(self, part: pa.RecordBatch, is_timed: IntArray) -> int:
         """Return how many rows belong to no partition, or have no value that the window could measure."""
+        if not self._partition_by and not len(is_timed):
+            return 0
         keys = [part.column(name) for name in self._partition_by if part.column(name).null_count]
         if not keys:
             return len(is_timed) - int(np.count_nonzero(is_timed))
@@ -158,15 +161,20 @@ class EventEncoder:
         return self.keys.encode([part.column(name) for name in self._partition_by], numbers)
 
     def _columns(self, rows: Rows, own: slice) -> Columns:
-        begin, length = own.start, own.stop - own.start
-        types = self._sources[0] if rows.types is None else rows.types.slice(begin, length)
-        arrays = {name: rows.batch.column(name).slice(begin, length) for name in self._read}
+        types = self._sources[0] if rows.types is None else _sliced(rows.types, own)
+        arrays = {name: _sliced(rows.batch.column(index), own) for index, name in self._read}
         if rows.streams is None:
             return Columns(arrays, types)
         streams = rows.streams[own]
         if rows.types is None:
             types = pa.DictionaryArray.from_arrays(pa.array(streams), pa.array(list(self._sources)))
         return Columns(arrays, types, streams, self._sources)
+
+
+def _sliced(column: pa.Array, own: slice) -> pa.Array:
+    """Return some rows of a column."""
+    length = own.stop - own.start
+    return column if len(column) == length else column.slice(own.start, length)
 
 
 def columns_read(guards: tuple[Guard, ...]) -> set[str]:

@@ -16,6 +16,9 @@ IntArray = np.ndarray[Any, np.dtype[Any]]
 MAX_JOINED = 1 << 14
 """Most rows of a batch that is made by joining small batches."""
 
+MAX_RECENT = 32
+"""Batches that are joined together, and most rows of each."""
+
 MAX_STRETCH = 1 << 16
 """A stretch of up to this many rows is copied as a whole, however few of them are wanted."""
 
@@ -29,26 +32,31 @@ class History:
         self._batches: list[pa.RecordBatch] = []
         self._widest: list[int | None] = []
         self._joined: tuple[slice, IntArray, pa.Table] | None = None
-        self.n_bytes = 0
-        """Bytes of the rows that are held."""
+        self._recent: list[tuple[IntArray, pa.RecordBatch]] = []
+        """Small batches that are not among the others yet: to join each by itself takes long."""
+        self.n_rows = 0
+        """How many rows are held."""
+        self.n_settled_bytes = 0
+        """Bytes of the rows that are held, without the last few rows."""
 
     def copy(self) -> History:
         """Return an independent copy; the rows are shared."""
         copied = History(self.schema)
         copied._ids, copied._batches, copied._widest = list(self._ids), list(self._batches), list(self._widest)
-        copied.n_bytes = self.n_bytes
+        copied._recent, copied.n_rows, copied.n_settled_bytes = list(self._recent), self.n_rows, self.n_settled_bytes
         return copied
 
     @property
-    def n_rows(self) -> int:
-        """How many rows are held."""
-        return sum(len(ids) for ids in self._ids)
+    def n_bytes(self) -> int:
+        """Bytes of the rows that are held."""
+        return self.n_settled_bytes + sum(int(batch.nbytes) for _, batch in list(self._recent))
 
     @property
     def widest(self) -> int:
         """Roughly the most bytes that the values of a row take."""
         # PERF: computed once for each batch, when results are first wanted. Otherwise a run without matches would take
         # a tenth longer.
+        self._settle()
         known = zip(self._batches, self._widest, strict=True)
         widest = [_widest(batch.columns) if n_bytes is None else n_bytes for batch, n_bytes in known]
         self._widest = [*widest]
@@ -61,16 +69,28 @@ class History:
     def append_rows(self, ids: IntArray, batch: pa.RecordBatch) -> None:
         """Add rows with their numbers, which increase and are greater than all numbers held so far."""
         if len(ids):
-            self._ids.append(ids)
-            self._batches.append(batch)
-            self._widest.append(None)
+            self._recent.append((ids, batch))
+            self.n_rows += len(ids)
             self._joined = None
-            self.n_bytes += batch.nbytes
-            while self._is_last_small():
-                joined = pa.concat_batches(self._batches[-2:])
-                self.n_bytes += joined.nbytes - sum(batch.nbytes for batch in self._batches[-2:])
-                self._ids[-2:] = [np.concatenate(self._ids[-2:])]
-                self._batches[-2:], self._widest[-2:] = [joined], [None]
+            if len(self._recent) == MAX_RECENT or len(ids) > MAX_RECENT:
+                self._settle()
+
+    def _settle(self) -> None:
+        """Put recent batches among the others."""
+        if not self._recent:
+            return
+        recent, self._recent = self._recent, []
+        ids, batches = zip(*recent, strict=True)
+        batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        self._ids.append(ids[0] if len(ids) == 1 else np.concatenate(ids))
+        self._batches.append(batch)
+        self._widest.append(None)
+        self.n_settled_bytes += batch.nbytes
+        while self._is_last_small():
+            joined = pa.concat_batches(self._batches[-2:])
+            self.n_settled_bytes += joined.nbytes - sum(batch.nbytes for batch in self._batches[-2:])
+            self._ids[-2:] = [np.concatenate(self._ids[-2:])]
+            self._batches[-2:], self._widest[-2:] = [joined], [None]
 
     def _is_last_small(self) -> bool:
         """Whether to join the last two batches. So lengths double from batch to batch, and batches stay few."""
@@ -82,6 +102,7 @@ class History:
     def stretch(self, rows: IntArray) -> Stretch:
         """Return the held rows from the first to the last of some rows, to look these up."""
         # PERF: Arrow joins all chunks of a column that it takes rows from, so it gets only the chunks it needs.
+        self._settle()
         first, last = int(rows.min()), int(rows.max())
         begin = max(0, bisect_right(self._ids, first, key=lambda ids: int(ids[0])) - 1)
         end = bisect_right(self._ids, last, key=lambda ids: int(ids[0]))
@@ -94,12 +115,14 @@ class History:
         ids, table = self.snapshot()
         kept = np.unique(rows)
         table = table.take(pa.array(np.searchsorted(ids, kept))).combine_chunks()
-        self._ids, self._batches, self._widest, self._joined, self.n_bytes = [], [], [], None, 0
+        self._ids, self._batches, self._widest, self._joined = [], [], [], None
+        self.n_rows = self.n_settled_bytes = 0
         for batch in table.to_batches():
             self.append_rows(kept, batch)
 
     def snapshot(self) -> tuple[IntArray, pa.Table]:
         """Return the held rows with their numbers."""
+        self._settle()
         return self._join(slice(0, len(self._ids)))
 
     def _join(self, own: slice) -> tuple[IntArray, pa.Table]:

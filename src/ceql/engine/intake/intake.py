@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ceql.engine.intake.batch import check_type_column
+from ceql.engine.intake.batch import check_names, check_type_column
 from ceql.engine.intake.columns import as_type, plain_type
 from ceql.engine.intake.history import History
-from ceql.engine.intake.text import check_text
+from ceql.engine.intake.text import TextCheck, has_text
 from ceql.errors import DataError
+from ceql.schema import KnownTypes
 from ceql.syntax import plan
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
@@ -65,21 +67,30 @@ class Intake:
         """
         if type_column is not None:
             check_type_column(type_column, schema)
-        self.schema = schema
-        self.stored = pa.schema([field.with_type(_stored_type(field.type)) for field in schema])
+        self.schema = self._fitting = schema
+        stored = pa.schema([field.with_type(_stored_type(field.type)) for field in schema])
+        # PERF: Arrow compares a schema with itself at no cost.
+        self.stored = schema if stored.equals(schema, check_metadata=True) else stored
         self.n_events = 0
         self.types_named = set(types_named)
         self.types_seen: set[str] = set()
         self.history = History(self.stored) if keeps_rows else None
         self._sources = query.sources
-        self._type_column = type_column
         used = {*read, *([] if type_column is None else [type_column])}
-        self._checked = [name for name in schema.names if keeps_rows or name in used]
+        self._texts = [
+            (index, TextCheck(field.name))
+            for index, field in enumerate(self.stored)
+            if (keeps_rows or field.name in used) and has_text(field.type)
+        ]
+        self._type_index = None if type_column is None else schema.get_field_index(type_column)
         self._lacking = _lacking(query, set(schema.names))
         self._max_rows, self._max_bytes = MIN_HISTORY, MIN_HISTORY_BYTES
 
     def check_schema(self, schema: pa.Schema) -> None:
         """Refuse a batch that differs from the first one."""
+        if schema is self._fitting or schema.equals(self._fitting):
+            return
+        check_names(schema)
         for field in self.schema:
             if field.name not in schema.names:
                 raise DataError(f"this batch lacks the column '{field.name}', which the first batch had")
@@ -88,14 +99,24 @@ class Intake:
                 raise DataError(
                     f"column '{field.name}' is of type {data_type} in this batch, but {field.type} in the first"
                 )
+        self._fitting = schema
+
+    @cached_property
+    def known_types(self) -> KnownTypes:
+        """The types of the columns, for events given as dicts."""
+        return KnownTypes(self.schema)
 
     def take(self, part: pa.RecordBatch, streams: IntArray | None) -> Rows:
         """Return the next rows, checked and in their stored types; keep them if results show rows."""
-        columns = [as_type(part.column(field.name), field.type) for field in self.stored]
-        stored = pa.record_batch(columns, schema=self.stored)
-        for name in self._checked:
-            check_text(stored.column(name), name, self.n_events)
-        types = None if self._type_column is None else stored.column(self._type_column)
+        if part.schema.equals(self.stored):
+            part.validate()
+            stored = part
+        else:
+            columns = [as_type(part.column(field.name), field.type) for field in self.stored]
+            stored = pa.record_batch(columns, schema=self.stored)
+        for index, text in self._texts:
+            text.check(stored.column(index), self.n_events)
+        types = None if self._type_index is None else stored.column(self._type_index)
         stored = self._without_lacking(stored, types, streams)
         if self.history is not None:
             self.history.append(self.n_events, stored)
@@ -118,7 +139,7 @@ class Intake:
     def has_many_rows(self) -> bool:
         """Whether so many rows are kept that it pays to find out which are still needed."""
         history = self.history
-        return history is not None and (history.n_rows >= self._max_rows or history.n_bytes >= self._max_bytes)
+        return history is not None and (history.n_rows >= self._max_rows or history.n_settled_bytes >= self._max_bytes)
 
     def keep_rows(self, needed: IntArray) -> None:
         """Forget all rows but some, given by their numbers."""

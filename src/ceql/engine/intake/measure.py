@@ -59,6 +59,7 @@ class Measure:
         self.size: Any = None
         self.last: Any = None
         self._type = pa.int64()
+        self._index, self._is_plain = -1, False
         self.first: int | None = None
         """The first measure of all; only for windows whose size does not fit 64 bits."""
         self._wide: int | None = None
@@ -71,11 +72,13 @@ class Measure:
 
     def _measure(self, attribute: str, schema: pa.Schema) -> None:
         self.attribute = attribute
+        self._index = schema.get_field_index(attribute)
         data_type = schema.field(attribute).type
         self._type = data_type.value_type if pa.types.is_dictionary(data_type) else data_type
         if pa.types.is_null(self._type):
             self._type = pa.int64()
         self.is_float = pa.types.is_floating(self._type)
+        self._is_plain = pa.types.is_int64(data_type) or pa.types.is_timestamp(data_type)
 
     def _set_size(self, size: int | Decimal) -> None:
         if self.is_float:
@@ -110,7 +113,7 @@ class Measure:
         if self.attribute is None:
             self.last = np.int64(first_row + len(part) - 1)
             return np.arange(first_row, first_row + len(part), dtype=np.int64), np.empty(0, np.bool_)
-        column = part.column(self.attribute)
+        column = part.column(self._index)
         values, is_valid = self._numbers(column)
         if self.is_float and np.isnan(values).any():
             is_valid = ~np.isnan(values) & (is_valid if len(is_valid) else True)
@@ -150,6 +153,8 @@ class Measure:
         return self._numbers(pa.array([value], self._type))[0][0]
 
     def _numbers(self, column: pa.Array) -> tuple[IntArray, IntArray]:
+        if self._is_plain:
+            return stored_numbers(column)
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
         if pa.types.is_null(column.type):

@@ -19,6 +19,20 @@ from ceql.syntax.cuts import above, at_or_above, units_in_one
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
 
+ALL_VALID = np.empty(0, np.bool_)
+
+_NUMBERS: dict[int, Any] = {
+    data_type.id: number
+    for data_type, number in [
+        (pa.int64(), np.int64),
+        (pa.timestamp("us"), np.int64),
+        (pa.date64(), np.int64),
+        (pa.float64(), np.float64),
+    ]
+}
+"""Types whose stored numbers have 64 bits already, by their ids in Arrow."""
+
+
 def stored_scale(data_type: pa.DataType) -> Fraction | None:
     """Return how many stored units of a type make 1 (or one nanosecond); None if values do not fit 64 bits."""
     is_small = pa.types.is_decimal128(data_type) and data_type.precision <= 18 and data_type.scale >= 0
@@ -78,19 +92,17 @@ def stored_cuts(constants: Iterable[Any], *, is_float: bool) -> list[Any]:
 def stored_numbers(array: pa.Array) -> tuple[IntArray, IntArray]:
     """Return an array's stored numbers as int64 or float64, and which are valid (empty if all are)."""
     data_type = array.type
-    is_valid = np.empty(0, np.bool_)
+    is_valid = ALL_VALID
     if array.null_count:
         is_valid = pc.is_valid(array).to_numpy(zero_copy_only=False)
+    number = _NUMBERS.get(data_type.id)
+    if number is not None:
+        return numbers_in(array.buffers()[1], number)[array.offset : array.offset + len(array)], is_valid
     if pa.types.is_decimal128(data_type):
         words = numbers_in(array.buffers()[1], np.int64)
         return words[2 * array.offset : 2 * (array.offset + len(array)) : 2], is_valid
-    if pa.types.is_timestamp(data_type) or pa.types.is_date64(data_type):
-        array = array.view(pa.int64())
-    elif pa.types.is_date32(data_type):
+    if pa.types.is_date32(data_type):
         array = array.view(pa.int32())
-    width = array.type.bit_width // 8
     raw = numbers_in(array.buffers()[1], array.type.to_pandas_dtype())
     values = raw[array.offset : array.offset + len(array)]
-    if width == 8 and not pa.types.is_unsigned_integer(array.type):
-        return values, is_valid
     return values.astype(np.float64 if pa.types.is_floating(array.type) else np.int64), is_valid

@@ -14,10 +14,34 @@ import pyarrow as pa
 from ceql.engine.intake.columns import numbers_in
 from ceql.errors import DataError
 
+FEW = 16
+"""Up to this many values, it is cheaper to check each than all together."""
+
+
+class TextCheck:
+    """Checks one column, batch after batch; a dictionary that comes again is not checked again."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._known: pa.Array | None = None
+
+    def check(self, column: pa.Array, first_row: int) -> None:
+        """Refuse text that is not UTF-8, see `check_text`."""
+        if not pa.types.is_dictionary(column.type):
+            check_text(column, self._name, first_row)
+            return
+        dictionary = column.dictionary
+        if self._known is None or not dictionary.equals(self._known):
+            self._known = dictionary if _is_surely_text(dictionary) else None
+            if self._known is None:
+                check_text(column, self._name, first_row)
+
 
 def check_text(column: pa.Array, name: str, first_row: int) -> None:
     """Refuse a column with text that is not UTF-8, and name the row; `first_row` is the number of the first row."""
-    if not _has_text(column.type) or _is_surely_text(column) or _is_valid(column):
+    if not has_text(column.type) or (len(column) <= FEW and _is_valid(column)):
+        return
+    if _is_surely_text(column) or _is_valid(column):
         return
     row = first_without_text(column)
     where = "" if row is None else f" in row {first_row + row}"
@@ -34,11 +58,12 @@ def first_without_text(column: pa.Array) -> int | None:
     return None
 
 
-def _has_text(data_type: pa.DataType) -> bool:
+def has_text(data_type: pa.DataType) -> bool:
+    """Whether columns of a type hold text, perhaps inside other values."""
     if pa.types.is_dictionary(data_type):
-        return _has_text(data_type.value_type)
+        return has_text(data_type.value_type)
     if pa.types.is_nested(data_type):
-        return any(_has_text(data_type.field(index).type) for index in range(data_type.num_fields))
+        return any(has_text(data_type.field(index).type) for index in range(data_type.num_fields))
     return bool(
         pa.types.is_string(data_type) or pa.types.is_large_string(data_type) or pa.types.is_string_view(data_type)
     )

@@ -122,6 +122,8 @@ class Recognizer:
         `masks` are the guards that hold for each symbol. While `is_read()` is false, matches are found, but only one
         match of each event is enumerated.
         """
+        if self.undo is not None:
+            self.undo.begin(self.state)
         self.memo.make_room_for_symbols(len(masks))
         if not self.collects_always:
             yield from self._run(events, masks, is_read)
@@ -290,6 +292,8 @@ class Recognizer:
     def collect(self, now: Any) -> None:
         """Drop nodes that can no longer be part of a match; `now` is the last measure."""
         state = self.state
+        if self.undo is not None:
+            self.undo.begin(state)
         if self.counts_events_by_key:
             key = int(state.control["key"])
             now = state.keys.events[key] if key >= 0 else 0

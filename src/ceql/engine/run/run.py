@@ -103,8 +103,9 @@ class Run:
     def _make_room_for_keys(self, block: Block) -> None:
         state, undo = self.recognizer.state, self.recognizer.undo
         state.make_room_for_keys(block.n_keys)
-        if undo is not None:
-            undo.save_keys(state, block.slots_of_all if self._counts_events_by_key else block.slots)
+        slots = block.slots_of_all if self._counts_events_by_key else block.slots
+        if undo is not None and len(slots):
+            undo.save_keys(state, slots)
 
     def begin_batch(self) -> RunBefore:
         """Return what `go_back` needs to undo everything until `end_batch`."""

@@ -25,18 +25,28 @@ class Undo:
     """A run state as it was when this was made. The caller must say beforehand what is about to change."""
 
     def __init__(self, state: RunState) -> None:
-        self._control, self._n_matches = state.control.copy(), state.n_matches
-        self._active = state.lists.active.copy()
-        self._states = members(self._active)
-        self._lists = [array[self._states] for array in state.lists[1:]]
         self._n_keys = len(state.keys.first)
-        self._is_saved = np.zeros(self._n_keys, np.bool_)
         self._keys: list[_SomeKeys] = []
         self._whole: RunState | None = None
-        self.save_keys(state, np.array([state.control["key"]], np.int32))
+        self._is_begun = False
+
+    def begin(self, state: RunState) -> None:
+        """Save the clock and the lists of the current key, before any event is seen."""
+        if self._is_begun:
+            return
+        self._is_begun = True
+        self._control, self._n_matches = state.control.copy(), state.n_matches
+        self._active = state.lists.active.copy()
+        # PERF: with few states, all lists are small, and to find the active ones takes longer than to copy all.
+        self._states = slice(len(state.lists.length)) if len(self._active) == 1 else members(self._active)
+        self._lists = [array[self._states].copy() for array in state.lists[1:]]
+        self._is_saved = np.zeros(self._n_keys, np.bool_)
+        if self._n_keys:
+            self.save_keys(state, np.array([self._control["key"]], np.int32))
 
     def save_keys(self, state: RunState, slots: IntArray) -> None:
         """Save the data of some partition keys, before their events are seen."""
+        self.begin(state)
         if self._whole is None and self._n_keys:
             new = _unsaved(slots, self._is_saved)
             if len(new):
@@ -50,6 +60,7 @@ class Undo:
 
     def save_all(self, state: RunState) -> None:
         """Save the rest."""
+        self.begin(state)
         if self._whole is None:
             whole = RunState()
             whole.arena = copied(part(state.arena, slice(self._control["n_nodes"])))
@@ -61,6 +72,8 @@ class Undo:
 
     def undone(self, state: RunState) -> RunState:
         """Return the run state as it was; the given state must not be used afterwards."""
+        if not self._is_begun:
+            return state
         if self._whole is None:
             self._put_back(state)
             return state
