@@ -27,6 +27,7 @@ from report import Report
 
 import ceql
 from ceql.datasets.stocks import stocks
+from ceql.engine.options import Shape
 from ceql.syntax import plan
 
 QUERIES = Path(ceql.__file__).parent / "paper" / "stocks"
@@ -205,6 +206,26 @@ def memory(report: Report, n_events: int) -> None:
         report.add(f"S3 peak memory beyond input, {n} events", int(done.stdout) / 2**20, "MB", 64)
 
 
+def one_at_a_time(report: Report, coded: pa.Table) -> None:
+    """A session that is fed single events, and whose matches are counted or read."""
+    text, few = with_clauses(query("s3")), coded.slice(0, 4000)
+    fed = {
+        "dicts": [[event] for event in few.to_pylist()],
+        "record batches": [few.slice(at, 1).combine_chunks().to_batches()[0] for at in range(len(few))],
+    }
+    reads = {"counted": ceql.Matches.count, "read": lambda matches: sum(map(len, matches.batches()))}
+    for what, events in fed.items():
+        for shape in ("positions", "matches"):
+            for how, read in reads.items():
+                seconds = best(partial(feed_each, text, shape, events, read))
+                report.add(f"S3 fed {what} of one event, {shape} {how}", seconds / len(events) * 1e6, "us/event", 100)
+
+
+def feed_each(text: str, shape: Shape, events: list[object], read: Callable[[ceql.Matches], int]) -> int:
+    session = ceql.Session(text, shape=shape)
+    return sum(read(session.feed(event)) for event in events)
+
+
 def start_up(report: Report) -> None:
     code = "import ceql; list(ceql.match('SELECT * FROM S WHERE A ; B', [{'type': 'A'}, {'type': 'B'}]))"
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -228,6 +249,7 @@ def main() -> None:
     plain = plain.combine_chunks()
     report = Report()
     start_up(report)
+    one_at_a_time(report, coded)
     without_output(report, coded, plain)
     scaling(report, coded)
     with_output(report, coded, plain)
