@@ -145,7 +145,7 @@ class KnownTypes:
     def batch(self, events: Sequence[Any]) -> pa.RecordBatch | None:
         """Return dicts as a batch; None if one has other columns, or a value that does not fit.
 
-        PERF: Arrow reads whole dicts, so a batch of one event takes 8 instead of 40 us.
+        PERF: Arrow reads whole dicts, so a batch of one stock trade takes 16 instead of 28 us.
         """
         names = self.types.keys()
         if not isinstance(events, list) or not all(type(event) is dict and event.keys() <= names for event in events):
