@@ -198,8 +198,8 @@ class Pipeline:
         }
         if keys is not None:
             content["key_codes"] = keys.codes[: keys.n_keys]
-            for index, (dictionary, data_type) in enumerate(zip(keys.dictionaries, encoder.key_types, strict=True)):
-                content[f"key_values_{index}"] = pa.table({"value": pa.array(list(dictionary), data_type)})
+            for index, values in enumerate(keys.values()):
+                content[f"key_values_{index}"] = pa.table({"value": values})
         if intake.history is not None:
             intake.keep_rows(self.run.rows_needed())
             content["row_ids"], content["rows"] = intake.history.snapshot()
@@ -215,7 +215,7 @@ class Pipeline:
             clock.last = None if last is None else (np.float64 if clock.is_float else np.int64)(last)
         self.builder.ordinals = Ordinals(*content["ordinals"])
         if encoder.keys is not None:
-            values = [content[f"key_values_{index}"]["value"].to_pylist() for index in range(len(encoder.key_types))]
+            values = [content[f"key_values_{index}"]["value"] for index in range(len(encoder.key_types))]
             encoder.keys = KeyEncoder.of(content["key_codes"], values)
         if intake.history is not None:
             done = 0

@@ -34,3 +34,25 @@ def as_type(array: pa.Array, data_type: pa.DataType) -> pa.Array:
 def numbers_in(buffer: pa.Buffer, number: Any) -> np.ndarray[Any, np.dtype[Any]]:
     """Return the numbers in an Arrow buffer; buffers in files may have a few extra bytes at the end."""
     return np.frombuffer(buffer, number, buffer.size // np.dtype(number).itemsize)
+
+
+def texts_in(array: pa.Array) -> tuple[Any, Any]:
+    """Return where the strings of an array begin and end among the bytes of its UTF-8, and these bytes.
+
+    String i begins at the first array's number i, and ends at number i + 1. Both arrays are Arrow's own memory.
+    """
+    _, offsets, content = array.buffers()
+    width: Any = np.int64 if pa.types.is_large_string(array.type) else np.int32
+    if not len(array):
+        return frozen(np.zeros(1, width)), frozen(np.zeros(8, np.uint8))
+    starts = numbers_in(offsets, width)[array.offset : array.offset + len(array) + 1]
+    has_bytes = content is not None and content.size
+    characters = np.frombuffer(content, np.uint8) if has_bytes else np.zeros(8, np.uint8)
+    return frozen(starts), frozen(characters)
+
+
+def frozen(array: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[Any]]:
+    """Return a read-only view. Arrow's memory is read-only, and loops are compiled only for such arrays."""
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -70,8 +70,8 @@ class EventEncoder:
         self._read = [(index, name) for index, name in enumerate(schema.names) if name in read]
         self.symbols = SymbolEncoder(guards)
         self.measure = Measure(query.window, schema, sorting)
-        self.keys = KeyEncoder(len(query.partition_by)) if query.partition_by else None
         self.key_types = [plain_type(schema.field(name).type) for name in query.partition_by]
+        self.keys = KeyEncoder(self.key_types) if query.partition_by else None
         self.ties = Ties(query.order if sees_all else ())
         self.n_dropped = 0
         is_measured = time_column is None or time_column == self.measure.attribute

@@ -12,7 +12,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from ceql.engine.compiled import compiled, compiled_in_place
-from ceql.engine.intake.columns import numbers_in
+from ceql.engine.intake.columns import texts_in
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 TABLE_BITS = 10
@@ -100,10 +100,8 @@ class StringTable:
 
 def classify_strings(array: pa.Array, table: StringTable) -> Any:
     """Return each string's number among the table's constants, n for all others and n + 1 for NULL."""
-    validity, offsets, content = array.buffers()
-    width = np.int64 if pa.types.is_large_string(array.type) else np.int32
-    starts = numbers_in(offsets, width)[array.offset : array.offset + len(array) + 1]
-    characters = np.frombuffer(content, np.uint8) if content is not None and content.size else np.zeros(8, np.uint8)
+    starts, characters = texts_in(array)
+    validity = array.buffers()[0]
     bits = np.frombuffer(validity, np.uint8) if validity is not None and array.null_count else np.empty(0, np.uint8)
     classes = np.empty(len(array), np.int32)
     _classify_strings(
@@ -126,7 +124,7 @@ def _load_word_uncompiled(array: Any, index: Any) -> Any:
 
 
 @intrinsic
-def _load_word(_context: Any, array: Any, _index: Any) -> Any:
+def _load_word_compiled(_context: Any, array: Any, _index: Any) -> Any:
     """Load eight bytes at any offset. NumPy views cannot, because they must be aligned."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -140,8 +138,7 @@ def _load_word(_context: Any, array: Any, _index: Any) -> Any:
     return types.uint64(array, types.int64), generate
 
 
-if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
-    _load_word = _load_word_uncompiled  # type: ignore[assignment]
+load_word: Any = _load_word_uncompiled if numba.config.DISABLE_JIT else _load_word_compiled  # type: ignore[attr-defined]
 
 
 @compiled_in_place
@@ -169,7 +166,7 @@ def _classify_strings(
         length = np.int64(starts[i + 1]) - begin
         head = np.uint64(0)
         if begin + 8 <= n_bytes:
-            head = _load_word(characters, begin)  # type: ignore[call-arg]
+            head = load_word(characters, begin)
             if length < 8:
                 head &= (np.uint64(1) << np.uint64(8 * length)) - np.uint64(1)
         else:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import zlib
+from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import pyarrow.compute as pc
 from ceql.engine.compiled import compiled
 from ceql.engine.intake.dictionaries import dictionary_codes, encoded
 from ceql.engine.intake.numbers import stored_numbers
+from ceql.engine.intake.strings import Strings, stable_codes
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -37,18 +40,23 @@ class KeyEncoder:
     stored, everything else by a dictionary that grows. A hash table maps rows of codes to slots.
     """
 
-    def __init__(self, n_columns: int) -> None:
+    def __init__(self, types: Sequence[pa.DataType]) -> None:
+        """Make an encoder for columns with values of these types, which may have Arrow's dictionaries."""
         self.n_keys = 0
-        self.codes = np.zeros((64, n_columns), np.int64)
+        self.codes = np.zeros((64, len(types)), np.int64)
         self._table = np.full(256, -1, np.int32)
-        self.dictionaries: list[dict[Any, int]] = [{} for _ in range(n_columns)]
-        self._of_code: list[tuple[pa.Array, IntArray] | None] = [None] * n_columns
-        self._dictionary_bytes = 0
+        self.dictionaries: list[Strings | Objects] = [Strings() if _is_string(one) else Objects() for one in types]
+        self._types = list(types)
 
     @property
     def n_bytes(self) -> int:
         """Bytes that the keys take; those of Python objects are estimated."""
-        return self.codes.nbytes + self._table.nbytes + self._dictionary_bytes
+        return self.codes.nbytes + self._table.nbytes + sum(dictionary.n_bytes for dictionary in self.dictionaries)
+
+    @property
+    def _is_one_string(self) -> bool:
+        """Whether keys are single strings. Then the number of a string is the slot of its key."""
+        return len(self._types) == 1 and _is_string(self._types[0])
 
     def encode(self, columns: list[pa.Array], rows: IntArray) -> IntArray:
         """Return the slots of some rows; the keys of other rows are not entered."""
@@ -60,115 +68,107 @@ class KeyEncoder:
                 is_keyed &= pc.is_valid(column).to_numpy(zero_copy_only=False)[rows]
         is_each_keyed = bool(is_keyed.all())
         keyed = rows if is_each_keyed else rows[is_keyed]
-        codes = np.empty((len(keyed), len(columns)), np.int64)
+        found = self._slots(columns, keyed)
+        if is_each_keyed:
+            return found
+        slots[is_keyed] = found
+        return slots
+
+    def _slots(self, columns: list[pa.Array], rows: IntArray) -> IntArray:
+        """Return the slots of some rows without NULL."""
+        if self._is_one_string:
+            found = self.dictionaries[0].codes(columns[0], rows)
+            self._number_strings()
+            return found
+        codes = np.empty((len(rows), len(columns)), np.int64)
         for index, column in enumerate(columns):
-            codes[:, index] = self._codes(column, keyed, index)
-        found = slots if is_each_keyed else np.empty(len(keyed), np.int32)
-        done = 0
-        while done < len(keyed):
+            codes[:, index] = self._codes(column, rows, index)
+        found, done = np.empty(len(rows), np.int32), 0
+        while done < len(rows):
             self._make_room()
             done, self.n_keys = _look_up(codes, found, done, self.codes, self.n_keys, self._table)
-        if not is_each_keyed:
-            slots[is_keyed] = found
-        return slots
+        return found
 
     @property
     def size(self) -> tuple[int, ...]:
-        """The numbers of keys, of bytes of values, and of values in each dictionary, for `shorten`."""
-        return self.n_keys, self._dictionary_bytes, *map(len, self.dictionaries)
+        """The numbers of keys, and of values in each dictionary, for `shorten`."""
+        return self.n_keys, *map(len, self.dictionaries)
 
     def shorten(self, size: tuple[int, ...]) -> None:
         """Forget the keys that were entered after `size` was read."""
         if self.size == size:
             return
-        self.n_keys, self._dictionary_bytes, *lengths = size
-        for dictionary, length in zip(self.dictionaries, lengths, strict=True):
-            while len(dictionary) > length:
-                dictionary.popitem()
-        self._of_code = [None] * len(self.dictionaries)
-        self._table.fill(-1)
-        _index(self.codes, self.n_keys, self._table)
+        self.n_keys, *lengths = size
+        for index, length in enumerate(lengths):
+            if length < len(self.dictionaries[index]):
+                self.dictionaries[index] = self.dictionaries[index].kept(np.arange(length))
+        if not self._is_one_string:
+            self._table.fill(-1)
+            _index(self.codes, self.n_keys, self._table)
 
     def hashes(self) -> IntArray:
         """Return the hash of each key, the same as `key_hashes` gives."""
         codes = self.codes[: self.n_keys].copy()
         for index, dictionary in enumerate(self.dictionaries):
-            if dictionary:
-                codes[:, index] = np.array([_stable_code(value) for value in dictionary])[codes[:, index]]
+            if len(dictionary):
+                codes[:, index] = dictionary.stable_codes()[codes[:, index]]
         return _hashed(codes)
 
+    def values(self) -> list[pa.ChunkedArray]:
+        """Return the values of each column that codes stand for, in the order of the codes; none for numbers."""
+        return [known.values(one) for known, one in zip(self.dictionaries, self._types, strict=True)]
+
     @classmethod
-    def of(cls, codes: IntArray, values: list[list[Any]]) -> KeyEncoder:
+    def of(cls, codes: IntArray, values: Sequence[pa.ChunkedArray]) -> KeyEncoder:
         """Return an encoder that knows some keys; `ValueError` if a key, or a value of a column, occurs twice."""
-        known = cls(len(values))
-        known.dictionaries = [{value: code for code, value in enumerate(column)} for column in values]
-        if [*map(len, known.dictionaries)] != [*map(len, values)]:
-            raise ValueError("a value occurs twice")
-        known._dictionary_bytes = sum(ENTRY_BYTES + sys.getsizeof(value) for column in values for value in column)
-        known.n_keys = len(codes)
-        known.codes = np.zeros((max(64, 4 * len(codes)), len(values)), np.int64)
-        known.codes[: len(codes)] = codes
-        known._table = np.full(_power_of_two(2 * len(known.codes)), -1, np.int32)
-        if not _index(known.codes, known.n_keys, known._table):
+        known = cls([column.type for column in values])
+        for dictionary, column in zip(known.dictionaries, values, strict=True):
+            for chunk in column.chunks:
+                dictionary.add(chunk)
+            if len(dictionary) != len(column):
+                raise ValueError("a value occurs twice")
+        return known._with_keys(codes)
+
+    def _with_keys(self, codes: IntArray) -> KeyEncoder:
+        """Enter keys into an encoder that has none, but knows their values."""
+        if self._is_one_string:
+            if len(np.unique(codes)) != len(codes):
+                raise ValueError("a key occurs twice")
+            self.dictionaries = [self.dictionaries[0].kept(codes[:, 0])]
+            self._number_strings()
+            return self
+        self.n_keys = len(codes)
+        self.codes = np.zeros((max(64, 4 * len(codes)), codes.shape[1]), np.int64)
+        self.codes[: len(codes)] = codes
+        self._table = np.full(_power_of_two(2 * len(self.codes)), -1, np.int32)
+        if not _index(self.codes, self.n_keys, self._table):
             raise ValueError("a key occurs twice")
-        return known
+        return self
 
     def kept(self, is_kept: IntArray) -> KeyEncoder:
         """Return an encoder that knows only some of the keys, numbered anew in the same order."""
+        kept = KeyEncoder(self._types)
         codes = self.codes[: self.n_keys][is_kept]
-        values: list[list[Any]] = []
-        used_codes: list[IntArray] = []
         for index, dictionary in enumerate(self.dictionaries):
-            used, numbers = np.unique(codes[:, index], return_inverse=True)
-            used_codes.append(used)
-            all_values = list(dictionary)
-            values.append([all_values[code] for code in used.tolist()] if dictionary else [])
-            if dictionary:
+            if len(dictionary):
+                used, numbers = np.unique(codes[:, index], return_inverse=True)
+                kept.dictionaries[index] = dictionary.kept(used)
                 codes[:, index] = numbers.reshape(-1)
-        kept = KeyEncoder.of(codes, values)
-        for index, known in enumerate(self._of_code):
-            if known is not None:
-                # The last entry is for values that have no code yet: their code is -1.
-                renumbered = np.full(len(self.dictionaries[index]) + 1, -1, np.int64)
-                renumbered[used_codes[index]] = np.arange(len(used_codes[index]))
-                kept._of_code[index] = known[0], renumbered[known[1]]
-        return kept
+        return kept._with_keys(codes)
 
     def _codes(self, column: pa.Array, rows: IntArray, index: int) -> IntArray:
         """Return the codes of some rows, none of which is NULL."""
         numbers = _numbers(column)
         if numbers is not None:
             return numbers if len(rows) == len(numbers) else numbers[rows]
-        if pa.types.is_dictionary(column.type):
-            indices = column.indices.fill_null(0) if column.null_count else column.indices
-            return self._codes_of(column.dictionary, np.asarray(indices)[rows], index)
-        wanted = (column if len(rows) == len(column) else column.take(pa.array(rows))).dictionary_encode()
-        of_code = self._entered(wanted.dictionary, index)
-        codes: IntArray = of_code[np.asarray(wanted.indices)]
-        return codes
+        return self.dictionaries[index].codes(column, rows)
 
-    def _codes_of(self, values: pa.Array, indices: IntArray, index: int) -> IntArray:
-        """Return the codes of some values of a column's own dictionary; the next batch probably has the same one."""
-        known = self._of_code[index]
-        if known is None or not known[0].equals(values):
-            known = self._of_code[index] = values, np.full(len(values), -1, np.int64)
-        of_code = known[1]
-        codes: IntArray = of_code[indices]
-        if len(codes) and codes.min() < 0:
-            new = np.unique(indices[codes < 0])
-            of_code[new] = self._entered(values.take(pa.array(new)), index)
-            codes = of_code[indices]
-        return codes
-
-    def _entered(self, values: pa.Array, index: int) -> IntArray:
-        """Return the codes of some values; new values get new codes."""
-        dictionary = self.dictionaries[index]
-        n_before = len(dictionary)
-        codes = np.array([dictionary.setdefault(value, len(dictionary)) for value in values.to_pylist()], np.int64)
-        n_new = len(dictionary) - n_before
-        if n_new:
-            self._dictionary_bytes += n_new * (ENTRY_BYTES + values.nbytes // len(values))
-        return codes
+    def _number_strings(self) -> None:
+        """Enter keys for new strings."""
+        n_before, self.n_keys = self.n_keys, len(self.dictionaries[0])
+        if self.n_keys > len(self.codes):
+            self.codes = np.arange(2 * self.n_keys).reshape(-1, 1)
+        self.codes[n_before : self.n_keys, 0] = np.arange(n_before, self.n_keys)
 
     def _make_room(self) -> None:
         if 2 * self.n_keys >= len(self.codes):
@@ -177,6 +177,52 @@ class KeyEncoder:
             self.codes = grown
             self._table = np.full(_power_of_two(2 * len(grown)), -1, np.int32)
             _index(self.codes, self.n_keys, self._table)
+
+
+class Objects:
+    """Numbers values that are neither numbers nor strings, in the order in which they first occur."""
+
+    def __init__(self) -> None:
+        self._codes: dict[Any, int] = {}
+        self.n_bytes = 0
+        """Bytes that the values take, roughly."""
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def codes(self, column: pa.Array, rows: IntArray) -> IntArray:
+        """Return the numbers of the values in some rows, none of which is NULL; new values are entered."""
+        wanted = (column if len(rows) == len(column) else column.take(pa.array(rows))).dictionary_encode()
+        codes: IntArray = self.add(wanted.dictionary)[np.asarray(wanted.indices)]
+        return codes
+
+    def add(self, values: pa.Array) -> IntArray:
+        """Return the numbers of some values; new values are entered."""
+        return self._entered(values.to_pylist())
+
+    def values(self, data_type: pa.DataType) -> pa.ChunkedArray:
+        """Return the values in order."""
+        values = pa.array(list(self._codes), data_type)
+        return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+
+    def kept(self, codes: IntArray) -> Objects:
+        """Return some of the values, numbered anew in the given order."""
+        values = list(self._codes)
+        kept = Objects()
+        kept._entered([values[code] for code in codes.tolist()])
+        return kept
+
+    def stable_codes(self) -> IntArray:
+        """Return a 32-bit hash of each value. Python's own hash differs between processes."""
+        return np.array([_stable_code(value) for value in self._codes], np.int64)
+
+    def _entered(self, values: list[Any]) -> IntArray:
+        known = self._codes
+        n_before = len(known)
+        codes = np.array([known.setdefault(value, len(known)) for value in values], np.int64)
+        for value in islice(reversed(known), len(known) - n_before):
+            self.n_bytes += ENTRY_BYTES + sys.getsizeof(value)
+        return codes
 
 
 def has_numbers(data_type: pa.DataType) -> bool:
@@ -205,15 +251,15 @@ def _stable_codes(column: pa.Array) -> IntArray:
     if numbers is not None:
         return numbers
     column = encoded(column)
-    of_code = np.array([*map(_stable_code, column.dictionary.to_pylist()), 0], np.int64)
-    codes: IntArray = of_code[dictionary_codes(column)]
+    values = column.dictionary
+    found = stable_codes(values) if _is_string(values.type) else [_stable_code(value) for value in values.to_pylist()]
+    codes: IntArray = np.array([*found, 0], np.int64)[dictionary_codes(column)]
     return codes
 
 
 def _stable_code(value: Any) -> int:
-    """Return a 32-bit hash of a value. Python's own hash differs between processes."""
-    # What `repr` escapes in strings depends on the release of Python.
-    return zlib.crc32((value if isinstance(value, str) else repr(value)).encode())
+    """Return a 32-bit hash of a value that is no string. What `repr` escapes in strings depends on Python's release."""
+    return zlib.crc32(repr(value).encode())
 
 
 def _hashed(codes: IntArray) -> IntArray:
@@ -232,7 +278,11 @@ def _decoded(column: pa.Array) -> pa.Array:
 
 def _must_decode(values: pa.Array) -> bool:
     """Whether a column must be decoded because its dictionary contains NULL, or values that are not strings."""
-    return values.null_count > 0 or not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type))
+    return values.null_count > 0 or not _is_string(values.type)
+
+
+def _is_string(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_string(data_type) or pa.types.is_large_string(data_type))
 
 
 def _power_of_two(least: int) -> int:

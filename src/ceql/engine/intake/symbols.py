@@ -16,6 +16,7 @@ import numpy as np
 
 from ceql.automaton.cea import Guard
 from ceql.engine.intake.classes import TYPE, Columns, Stage, columns_of
+from ceql.engine.intake.columns import frozen
 from ceql.engine.intake.fold import fold, keep
 from ceql.syntax import plan
 
@@ -63,17 +64,17 @@ class SymbolEncoder:
             table = self._table(index, sets, holding, of_code)
             flat, width = table.next.reshape(-1), table.next.shape[1]
             if index == len(self._stages) - 1:
-                return int(keep(_frozen(first), of_first, _frozen(classes), flat, width, may_drop, symbols, rows))
+                return int(keep(frozen(first), of_first, frozen(classes), flat, width, may_drop, symbols, rows))
             if index == 0:
                 first, of_first = classes, table.next[0]
             else:
                 left = np.empty(n_rows, np.int32)
-                fold(_frozen(first), of_first, _frozen(classes), flat, width, left)
+                fold(frozen(first), of_first, frozen(classes), flat, width, left)
                 first, of_first = left, np.arange(len(table.after), dtype=np.int32)
             sets = table.after
         of_first = self._numbered(sets)
         every = np.arange(len(self.masks), dtype=np.int32)
-        return int(keep(_frozen(first), of_first, _frozen(self._zeros(n_rows)), every, 1, may_drop, symbols, rows))
+        return int(keep(frozen(first), of_first, frozen(self._zeros(n_rows)), every, 1, may_drop, symbols, rows))
 
     def _zeros(self, n_rows: int) -> IntArray:
         if len(self._nothing) < n_rows:
@@ -127,13 +128,6 @@ class _Table:
     def is_for(self, before: list[int], holding: list[int], of_code: IntArray | None) -> bool:
         """Whether the table was made from these very objects."""
         return self.before is before and self.holding is holding and self.of_code is of_code
-
-
-def _frozen(array: IntArray) -> IntArray:
-    """Return a read-only view. Arrow's memory is read-only, and loops are compiled only for such arrays."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def _refute(sets: list[int], needs: list[int], holding: list[int]) -> tuple[list[int], IntArray]:
