@@ -43,6 +43,9 @@ TYPE = "\0type"
 MAX_COMPUTED = 10
 """Most predicates of a stage that are computed for all rows: each doubles the number of classes."""
 
+MANY_VALUES = 1 << 10
+"""A dictionary with more strings is not looked at string by string."""
+
 MAX_COMBINATIONS = 1 << 14
 """Up to this number, all combinations of classes are decided in advance; beyond it, only those that occur."""
 
@@ -85,6 +88,7 @@ class Stage:
         self._last_holding: list[int] = []
         self._dictionary: pa.Array | None = None
         self._of_code: tuple[IntArray, list[int]] | None = None
+        self._rows_of: dict[str, tuple[pa.Array, tuple[list[str], list[tuple[Any, ...]]]]] = {}
         self._strings: tuple[StringTable, list[int]] | None = None
         self._numbers: dict[Any, tuple[IntArray, list[int]]] = {}
         self._in_own_kind = [vectors.in_own_kind(predicate) for predicate in predicates]
@@ -109,7 +113,7 @@ class Stage:
             return self._combined_classes(columns, n_rows)
         array = columns.arrays[self.names[0]]
         if pa.types.is_dictionary(array.type):
-            return self._code_classes(array, self._holding_of)
+            return self._code_classes(array, self._classes_of)
         cuts = self._cuts(array.type)
         if cuts is not None:
             return _number_classes(array, *cuts)
@@ -117,7 +121,7 @@ class Stage:
             return self._string_classes(array, self._constants, lambda value: Event("", {self.names[0]: value}))
         if self._questions is not None and _is_plain_string(array.type) and is_free_text(array):
             return self._asked_classes(array, self._questions)
-        return self._code_classes(encoded(array), self._holding_of)
+        return self._code_classes(encoded(array), self._classes_of)
 
     def _asked_classes(self, array: pa.Array, questions: list[plan.Expression]) -> Classes:
         """Return classes of texts by the answers to all questions, computed for all rows; NULL is the last class."""
@@ -171,10 +175,10 @@ class Stage:
             if _is_plain_string(columns.types.type):
                 return self._string_classes(columns.types, wanted, to_event)
 
-            def holding_of(values: pa.Array) -> list[int]:
-                return [self._holding(to_event(value)) for value in [*_values(values), None]]
+            def classes_of(values: pa.Array) -> tuple[IntArray, list[int]]:
+                return _numbered([self._holding(to_event(value)) for value in [*_values(values), None]])
 
-            return self._code_classes(encoded(columns.types), holding_of)
+            return self._code_classes(encoded(columns.types), classes_of)
         codes, values = _codes(encoded(columns.types))
         holding = [self._holding(Event(value or "\0", {}, name)) for value in values for name in names]
         return codes * len(names) + columns.streams, None, self._same(holding)
@@ -188,6 +192,23 @@ class Stage:
             self._strings = table, holding
         table, holding = self._strings
         return classify_strings(array, table), None, holding
+
+    def _classes_of(self, values: pa.Array) -> tuple[IntArray, list[int]]:
+        """Return the class of each value of the stage's only column, then that of NULL, and what holds in each class.
+
+        Many strings are looked at as those of a plain column are, because Python would take a microsecond for each.
+        """
+        if len(values) > MANY_VALUES and _is_plain_string(values.type):
+            constants = _string_constants(self.predicates)
+            found: Classes | None = None
+            if constants is not None:
+                found = self._string_classes(values, constants, lambda value: Event("", {self.names[0]: value}))
+            elif self._questions is not None:
+                found = self._asked_classes(values, self._questions)
+            if found is not None:
+                classes, _, holding = found
+                return np.append(classes, np.int32(len(holding) - 1)), holding
+        return _numbered(self._holding_of(values))
 
     def _holding_of(self, values: pa.Array) -> list[int]:
         """Return which predicates hold for each value of the stage's only column, and for NULL after the last value."""
@@ -209,15 +230,20 @@ class Stage:
                 read[found.name] = [*patterns.search(search.regex, values).to_pylist(), None]
         return list(read), list(zip(*read.values(), strict=True))
 
-    def _code_classes(self, array: pa.DictionaryArray, holding_of: Callable[[pa.Array], list[int]]) -> Classes:
+    def _known_rows(self, name: str, values: pa.Array) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Return the same; the values are read once, because the next rows probably have the same dictionary."""
+        known = self._rows_of.get(name)
+        if known is None or not values.equals(known[0]):
+            known = self._rows_of[name] = values, self._rows(name, values)
+        return known[1]
+
+    def _code_classes(
+        self, array: pa.DictionaryArray, classes_of: Callable[[pa.Array], tuple[IntArray, list[int]]]
+    ) -> Classes:
         """Return classes of a dictionary's codes; each value of the dictionary is evaluated once."""
         dictionary = array.dictionary
         if self._of_code is None or self._dictionary is None or not dictionary.equals(self._dictionary):
-            numbers: dict[int, int] = {}
-            of_code = np.empty(len(dictionary) + 1, np.int32)
-            for code, held in enumerate(holding_of(dictionary)):
-                of_code[code] = numbers.setdefault(held, len(numbers))
-            self._dictionary, self._of_code = dictionary, (of_code, list(numbers))
+            self._dictionary, self._of_code = dictionary, classes_of(dictionary)
         of_code, holding = self._of_code
         return dictionary_codes(array), of_code, holding
 
@@ -248,7 +274,7 @@ class Stage:
             return np.zeros(n_rows, np.int32), None, self._same([self._holding(Event("", {}))])
         combined, n_combined = np.zeros(n_rows, np.int64), 1
         arrays = [(name, encoded(columns.arrays[name])) for name in self.names]
-        coded = [(dictionary_codes(array), *self._rows(name, array.dictionary)) for name, array in arrays]
+        coded = [(dictionary_codes(array), *self._known_rows(name, array.dictionary)) for name, array in arrays]
         for codes, _, values in coded:
             if n_combined * len(values) >= 2**63:
                 distinct, combined = np.unique(combined, return_inverse=True)
@@ -395,6 +421,13 @@ def _string_constants(predicates: list[plan.Expression]) -> list[str] | None:
             case _:
                 return None
     return [constant for constant in constants if constant is not None]
+
+
+def _numbered(holding: list[int]) -> tuple[IntArray, list[int]]:
+    """Return the number of each item among the different ones, and these."""
+    numbers: dict[int, int] = {}
+    of_item = np.array([numbers.setdefault(held, len(numbers)) for held in holding], np.int32)
+    return of_item, list(numbers)
 
 
 def _codes(array: pa.DictionaryArray) -> tuple[IntArray, list[Any]]:
