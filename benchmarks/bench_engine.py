@@ -149,6 +149,62 @@ def partitions(report: Report, coded: pa.Table) -> None:
     report.add("S3' PARTITION BY 100,000 keys / without", ratio, "x", 4)
 
 
+def string_keys(report: Report) -> None:
+    """Partition keys that are strings, beside the same keys as integers: few events count, and all of them."""
+    n_events = 1_000_000
+    random = np.random.default_rng(0)
+    stream = pa.Table.from_batches(list(stocks(n_events, 1))).combine_chunks()
+    few = re.sub(r"CREATE STREAM.*?\n}\n", "", query("s3_no_output"), flags=re.DOTALL)
+    queries = {
+        "S3'": few.replace("WITHIN", "PARTITION BY [k]\nWITHIN"),
+        "every event": "SELECT * FROM S WHERE SELL AS x ; BUY AS y FILTER y[price IS NULL] PARTITION BY [k]",
+    }
+    for n_keys in (100_000, 1_000_000):
+        numbers, is_null = random.integers(0, n_keys, n_events), random.random(n_events) < 0.1
+        names = pa.array([f"account-{number:08}-abcdefghij" for number in numbers.tolist()])
+        keys = {
+            "strings": (names, 3),
+            "strings and NULLs": (pc.if_else(pa.array(is_null), None, names), 3),
+            "200 characters": (pa.array([f"{'x' * 192}{number:08}" for number in numbers.tolist()]), 3),
+            "not ASCII": (pa.array([f"Zürich-{number:08}-日本語" for number in numbers.tolist()]), 3),
+            "a dictionary": (names.dictionary_encode(), 1.5),
+            "ten dictionaries": (names, 1.5),
+        }
+        for what, text in queries.items():
+            least = best(partial(count, text, stream.append_column("k", pa.array(numbers)).combine_chunks()))
+            for form, (column, target) in keys.items():
+                parts = [stream.append_column("k", column).combine_chunks()]
+                if form == "ten dictionaries":
+                    parts = [_encoded(parts[0].slice(at, n_events // 10)) for at in range(0, n_events, n_events // 10)]
+                ratio = best(lambda parts=parts, text=text: _count_parts(text, parts)) / least
+                report.add(f"{what}, {n_keys} keys: {form} / integers", ratio, "x", target)
+
+
+def _encoded(part: pa.Table) -> pa.Table:
+    keys = part["k"].combine_chunks().dictionary_encode()
+    return part.set_column(part.column_names.index("k"), "k", keys).combine_chunks()
+
+
+def _count_parts(text: str, parts: list[pa.Table]) -> int:
+    batches = [batch for part in parts for batch in part.to_batches()]
+    reader = pa.RecordBatchReader.from_batches(batches[0].schema, batches)
+    return sum(len(batch) for batch in ceql.match(text, reader, shape="positions").batches())
+
+
+def large_dictionaries(report: Report) -> None:
+    """Predicates on a dictionary that is as large as the data and new in each batch, beside plain strings."""
+    n_events = 1_000_000
+    numbers = np.random.default_rng(0).integers(0, n_events, n_events).tolist()
+    types = pa.array(["A"] * n_events).dictionary_encode()
+    plain = pa.table({"type": types, "k": [f"text-{number:08}-abcdefghij" for number in numbers]}).combine_chunks()
+    parts = [plain.slice(at, n_events // 10) for at in range(0, n_events, n_events // 10)]
+    for condition in ("k = 'text-00000001-abcdefghij'", "k LIKE '%77%'", "k < 'text-5'"):
+        text = f"SELECT * FROM S WHERE A AS x ; A AS y FILTER y[k IS NULL] AND x[{condition}]"
+        least = best(partial(_count_parts, text, parts))
+        ratio = best(partial(_count_parts, text, [_encoded(part) for part in parts])) / least
+        report.add(f"ten large dictionaries, {condition[:6]} / plain strings", ratio, "x", 2)
+
+
 def free_text(report: Report) -> None:
     """Questions about texts that are all different, beside Arrow's own answer to each."""
     n_events = 1_000_000
@@ -254,6 +310,8 @@ def main() -> None:
     scaling(report, coded)
     with_output(report, coded, plain)
     partitions(report, coded)
+    string_keys(report)
+    large_dictionaries(report)
     enumeration(report, coded)
     free_text(report)
     memory(report, n_events)
