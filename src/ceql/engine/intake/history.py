@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -101,14 +101,17 @@ class History:
 
     def stretch(self, rows: IntArray) -> Stretch:
         """Return the held rows from the first to the last of some rows, to look these up."""
+        return self.between(int(rows.min()), int(rows.max()), rows)
+
+    def between(self, first: int, last: int, *wanted: IntArray) -> Stretch:
+        """Return the held rows from `first` to `last`, to look up some of them."""
         # PERF: Arrow joins all chunks of a column that it takes rows from, so it gets only the chunks it needs.
         self._settle()
-        first, last = int(rows.min()), int(rows.max())
         begin = max(0, bisect_right(self._ids, first, key=lambda ids: int(ids[0])) - 1)
         end = bisect_right(self._ids, last, key=lambda ids: int(ids[0]))
         ids, table = self._join(slice(begin, end))
         own = slice(int(np.searchsorted(ids, first)), int(np.searchsorted(ids, last, side="right")))
-        return Stretch(ids[own], table[own], rows)
+        return Stretch(ids[own], table[own], wanted)
 
     def keep_only(self, rows: IntArray) -> None:
         """Forget all rows but these."""
@@ -128,7 +131,8 @@ class History:
     def _join(self, own: slice) -> tuple[IntArray, pa.Table]:
         """Return the rows of some batches with their numbers."""
         if self._joined is None or self._joined[0] != own:
-            ids = np.concatenate([np.empty(0, np.int64), *self._ids[own]])
+            some = self._ids[own]
+            ids = some[0] if len(some) == 1 else np.concatenate([np.empty(0, np.int64), *some])
             table = pa.Table.from_batches(self._batches[own], self.schema).unify_dictionaries()
             self._joined = (own, ids, table)
         return self._joined[1:]
@@ -137,13 +141,13 @@ class History:
 class Stretch:
     """A piece of the history to take values from; a long piece has only the wanted rows."""
 
-    def __init__(self, ids: IntArray, table: pa.Table, wanted: IntArray) -> None:
+    def __init__(self, ids: IntArray, table: pa.Table, wanted: Sequence[IntArray]) -> None:
         self._ids = ids
         self._table = table
         self._kept: pa.Array | None = None
         self._arrays: dict[str, pa.Array] = {}
-        if len(ids) > max(MAX_STRETCH, 4 * len(wanted)):
-            self._ids = np.unique(wanted)
+        if len(ids) > max(MAX_STRETCH, 4 * sum(map(len, wanted))):
+            self._ids = np.unique(np.concatenate(wanted))
             self._kept = pa.array(np.searchsorted(ids, self._ids))
 
     def __len__(self) -> int:

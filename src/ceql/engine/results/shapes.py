@@ -12,7 +12,7 @@ from ceql.automaton.cea import Label
 from ceql.engine.intake.columns import as_type
 from ceql.engine.intake.history import History, Stretch
 from ceql.engine.options import Shape
-from ceql.engine.results.values import Places, Values
+from ceql.engine.results.values import MIN_PLACES, Places, Values, have_same_labels
 from ceql.engine.run.chunk import Chunk
 from ceql.errors import CeqlError
 from ceql.syntax import plan
@@ -111,14 +111,14 @@ class ResultBuilder:
             )
             return pa.record_batch([pa.array(chunk.start), pa.array(chunk.end), positions], schema=POSITIONS)
         assert history is not None
-        stretch = history.stretch(np.concatenate([chunk.start, chunk.end, chunk.rows]))
+        stretch = history.between(int(chunk.start.min()), int(chunk.end.max()), chunk.start, chunk.end, chunk.rows)
         return (
             self._matches(chunk, labels, stretch) if self.shape == "matches" else self._events(chunk, labels, stretch)
         )
 
     def _matches(self, chunk: Chunk, labels: list[Label], stretch: Stretch) -> pa.RecordBatch:
         values, length = Values(stretch), _common_length(chunk)
-        columns = self._bounds(chunk, values)
+        columns = self._bounds(chunk, values, length)
         for variable in self.plan.variables:
             binds = np.array([variable.name in label for label in labels], np.bool_)
             first = np.flatnonzero(binds.take(chunk.labels[:length]))
@@ -133,12 +133,13 @@ class ResultBuilder:
         columns = [as_type(column, field.type) for column, field in zip(columns, self.schema, strict=True)]
         return pa.record_batch(columns, schema=self.schema)
 
-    def _bounds(self, chunk: Chunk, values: Values) -> list[pa.Array]:
+    def _bounds(self, chunk: Chunk, values: Values, length: int) -> list[pa.Array]:
         """Return the partition key, start and end of each match."""
-        starts, ends = Places(chunk.start), Places(chunk.end)
+        ends = _same_places(chunk, chunk.end, length, length - 1)
         columns = values.at(self.plan.partition_by, ends)
         if self.plan.bounds is None:
             return [*columns, pa.array(chunk.start), pa.array(chunk.end)]
+        starts = _same_places(chunk, chunk.start, length, 0)
         return columns + [values.at([self.plan.bounds], places)[0] for places in (starts, ends)]
 
     def _events(self, chunk: Chunk, labels: list[Label], stretch: Stretch) -> pa.RecordBatch:
@@ -158,10 +159,23 @@ class ResultBuilder:
 
 def _common_length(chunk: Chunk) -> int:
     """Return how many events each match has if all have the same labels in the same order, otherwise 0."""
-    length = len(chunk.rows) // len(chunk)
-    if not length or not np.array_equal(chunk.offsets, np.arange(0, len(chunk.rows) + 1, length)):
+    length, labels = len(chunk.rows) // len(chunk), chunk.labels
+    if not length:
         return 0
-    return length if np.array_equal(chunk.labels[length:], chunk.labels[:-length]) else 0
+    if len(chunk) >= MIN_PLACES:
+        # Equal labels may be stored as one.
+        several = labels if labels.strides[0] else np.empty(0, labels.dtype)
+        return length if have_same_labels(chunk.offsets, several, length) else 0
+    if not np.array_equal(chunk.offsets, np.arange(0, len(chunk.rows) + 1, length)):
+        return 0
+    return length if np.array_equal(labels[length:], labels[:-length]) else 0
+
+
+def _same_places(chunk: Chunk, rows: IntArray, length: int, begin: int) -> Places:
+    """Return the places of the first or last events; if a variable has the same events, then in its own rows."""
+    if length and np.array_equal(chunk.rows[begin::length], rows):
+        return Places(chunk.rows, begin, length)
+    return Places(rows)
 
 
 def _one_each(chunk: Chunk, binds: IntArray, stretch: Stretch) -> pa.Array:
