@@ -181,6 +181,31 @@ def test_columns_give_the_symbols_of_their_values(data_type: pa.DataType, data: 
     assert [encoder.masks[symbol] for symbol in symbols.tolist()] == expected
 
 
+@pytest.mark.parametrize("data_type", [pa.int64(), pa.float64(), pa.decimal128(5, 2)], ids=str)
+@settings(max_examples=settings.get_profile("ceql").max_examples // 10)
+@given(data=st.data())
+def test_many_cuts_of_one_number(data_type: pa.DataType, data: st.DataObject) -> None:
+    near = st.integers(-40, 40) if pa.types.is_integer(data_type) else st.integers(-80, 80).map(lambda n: n / 2)
+    near = near.map(Decimal) if pa.types.is_decimal(data_type) else near
+    drawn = data.draw(st.lists(st.none() | near | COLUMNS[data_type], min_size=1, max_size=20))
+    # More rows than are searched for together.
+    drawn = drawn * (600 // len(drawn))
+    constants = data.draw(st.lists(st.sampled_from(["-1e20", "9007199254740993", "0.1"]) | near.map(str), max_size=30))
+    constants += [str(number) for number in range(17)]
+    operators = data.draw(st.lists(st.sampled_from(["<", "<=", "=", "!=", ">", ">="]), min_size=47, max_size=47))
+    texts = [f"x {operator} {constant}" for operator, constant in zip(operators, constants, strict=False)]
+    formula = " OR ".join(
+        f"(A AS v{index} FILTER v{index}[{text}])" for index, text in enumerate([*texts, "x IS NULL"])
+    )
+    query = ceql.compile(f"SELECT * FROM S WHERE {formula}", pa.schema([("type", pa.string()), ("x", data_type)]))
+    alphabet = Alphabet.of(query.automaton)
+    symbols = np.empty(len(drawn), np.int32)
+    encoder = SymbolEncoder(alphabet.guards)
+    encoder.encode(Columns({"x": pa.array(drawn, data_type)}, pa.array(["A"] * len(drawn))), symbols)
+    symbol_of = {str(x): alphabet.symbol(Event("A", {"x": x})) for x in drawn}
+    assert [encoder.masks[symbol] for symbol in symbols.tolist()] == [symbol_of[str(x)] for x in drawn]
+
+
 EVENT_TYPES = {
     "string": pa.string(),
     "large_string": pa.large_string(),

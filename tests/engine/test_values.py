@@ -49,8 +49,8 @@ def column(data_type: pa.DataType, values: list[Any]) -> pa.Array:
 def test_values_are_those_that_arrow_takes(
     data: st.DataObject,
     data_type: pa.DataType,
-    has_nulls: bool,  # noqa: FBT001
-    has_gaps: bool,  # noqa: FBT001
+    has_nulls: bool,
+    has_gaps: bool,
 ) -> None:
     own = COLUMNS[data_type]
     held = data.draw(st.lists(own | st.none() if has_nulls else own, min_size=3, max_size=20))
