@@ -18,11 +18,13 @@ import tempfile
 import time
 from collections.abc import Callable
 from functools import partial, reduce
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet
 from report import Report
 
 import ceql
@@ -282,6 +284,77 @@ def feed_each(text: str, shape: Shape, events: list[object], read: Callable[[ceq
     return sum(read(session.feed(event)) for event in events)
 
 
+def whole_matches(report: Report, coded: pa.Table) -> None:
+    """Matches with the values of their events, beside the same matches as positions."""
+    events = coded.slice(0, 1_000_000).combine_chunks()
+    for factor, part in ((1, events), (4, events.slice(0, 100_000).combine_chunks())):
+        text = with_clauses(query("s3")).replace("WITHIN 10000", f"WITHIN {10000 * factor}")
+        matches = ceql.match(text, part)
+        shown = best(lambda matches=matches: sum(map(len, matches.batches())), 9)
+        ratio = shown / best(partial(count, text, part), 9)
+        report.add(f"S3 window x{factor}, shape matches / positions", ratio, "x", 3)
+
+
+def many_numbers(report: Report, coded: pa.Table) -> None:
+    """Sixty predicates on one number, which cut it at 120 places."""
+    events = coded.slice(0, 1_000_000).combine_chunks()
+    prices = pa.array(np.random.default_rng(1).uniform(0, 40, len(events)))
+    spread = events.set_column(events.column_names.index("price"), "price", prices)
+    between = [f"(SELL AS a{n} FILTER a{n}[price > {n}.5] AND a{n}[price < {n}.7])" for n in range(1, 31)]
+    text = f"SELECT * FROM S WHERE ({' OR '.join(between)}) ; BUY AS z FILTER z[name = 'NEVER']"
+    for what, own in (("prices of stocks", events), ("uniform prices", spread)):
+        seconds = best(partial(count, text, own))
+        report.add(f"30 OR with 60 predicates on {what}", seconds / len(own) * 1e9, "ns/event", 60)
+
+
+FILE_MEMORY = """
+import sys
+from pathlib import Path
+import pyarrow.parquet
+path, text, what = sys.argv[1:]
+if what == "Arrow":
+    batches = pyarrow.parquet.ParquetFile(path).iter_batches(batch_size=1 << 20)
+else:
+    import ceql
+    from ceql.backends.files import read_events
+    events = read_events(Path(path))
+    batches = events.batches
+    if what != "ceql":
+        batches = ceql.match(text, events.reader(lambda n: None), shape=what).batches()
+for batch in batches: pass
+status = Path("/proc/self/status").read_text().splitlines()
+print(next(line for line in status if line.startswith("VmHWM")).split()[1])
+"""
+
+
+def file_memory(report: Report, n_events: int) -> None:
+    """Peak memory of S3 over a Parquet file, beside that of reading the file in batches.
+
+    The file is read by Arrow alone, and by a process that has loaded the engine. Loading it and its compiled code takes
+    180 MB, whatever the file.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/stocks.parquet"
+        batches = iter(stocks(n_events, 1))
+        first = next(batches)
+        with pa.parquet.ParquetWriter(path, first.schema) as writer:
+            for batch in chain([first], batches):
+                writer.write_batch(batch)
+        text = with_clauses(query("s3"))
+
+        def peak(what: str) -> int:
+            run = [sys.executable, "-c", FILE_MEMORY, path, text, what]
+            done = (subprocess.run(run, capture_output=True, text=True, check=True) for _ in range(N_RUNS))
+            return min(int(one.stdout) for one in done)
+
+        readers = {reader: peak(reader) for reader in ("Arrow", "ceql")}
+        for shape in ("positions", "matches"):
+            own = peak(shape)
+            for reader, least in readers.items():
+                what = f"S3 {shape} of a file of {n_events} events, peak memory / read by {reader}"
+                report.add(what, own / least, "x", 1.5)
+
+
 def start_up(report: Report) -> None:
     code = "import ceql; list(ceql.match('SELECT * FROM S WHERE A ; B', [{'type': 'A'}, {'type': 'B'}]))"
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -314,7 +387,10 @@ def main() -> None:
     large_dictionaries(report)
     enumeration(report, coded)
     free_text(report)
+    whole_matches(report, coded)
+    many_numbers(report, coded)
     memory(report, n_events)
+    file_memory(report, n_events)
     print(f"peak memory of the whole run {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MB")
     report.save("engine", f"{n_events} events, one thread; numpy {np.__version__}, pyarrow {pa.__version__}")
 
