@@ -2,7 +2,8 @@
 
 A stream is a list of events, each a dict with its `type`, its `stream` where there are
 several, and its attributes; one that is missing or None is NULL. Formulas are evaluated to
-sets of valuations as in the paper's figure "The semantics of a CEL formula", predicates in
+sets of valuations as in the paper's figure "The semantics of a CEL formula", with an empty
+valuation for parts that may be missing, and with conditions at the events they concern; predicates in
 SQL's three-valued logic, strategies by comparing all pairs. Nothing here uses the plan or
 the automaton: only the tree that the parser gives.
 """
@@ -12,10 +13,12 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
+from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from itertools import product
+from itertools import permutations, product
 from typing import Any, NamedTuple
 
 from ceql.syntax import ast
@@ -130,44 +133,199 @@ def _key(value: Any) -> Any:
 
 # --- formulas -----------------------------------------------------------------------
 
+NOTHING = None
+"""What a formula finds that finds nothing at all; it is neutral in sequences."""
+
+Found = set["Valuation | None"]
+
 
 def valuations(formula: ast.Formula, stream: list[Event]) -> set[Valuation]:
-    """Return the set that the paper's figure assigns to a formula."""
+    """Return the set that the paper's figure assigns to a formula, without the empty valuation."""
+    return {one for one in _found(with_conditions(formula), stream) if one is not NOTHING}
+
+
+def _found(formula: ast.Formula, stream: list[Event], forbidden: frozenset[int] = frozenset()) -> Found:
+    """Return the valuations of a formula whose conditions all stand at its atoms.
+
+    The forbidden positions lie in no gap.
+    """
     match formula:
         case ast.Atom():
-            return {
-                Valuation(at, at, frozenset({(formula.event_type.text, at)}))
-                for at, event in enumerate(stream)
-                if event.get(TYPE, event.get("type")) == formula.event_type.text
-                and (formula.stream is None or event.get(STREAM, event.get("stream")) in (None, formula.stream.text))
-            }
+            name = "" if formula.event_type is None else formula.event_type.text
+            return {Valuation(at, at, frozenset({(name, at)})) for at in _positions(formula, stream)}
         case ast.As():
             return {
-                Valuation(one.start, one.end, one.held | {(formula.variable.text, at) for at in one.positions})
-                for one in valuations(formula.formula, stream)
+                one and Valuation(one.start, one.end, one.held | {(formula.variable.text, at) for at in one.positions})
+                for one in _found(formula.formula, stream, forbidden)
             }
-        case ast.Filter():
-            return _filtered(formula.condition, valuations(formula.formula, stream), stream)
         case ast.Or():
-            return set().union(*(valuations(part, stream) for part in formula.parts))
+            return set().union(*(_found(part, stream, forbidden) for part in formula.parts))
         case ast.Sequence():
-            found = valuations(formula.parts[0], stream)
-            for may_skip, part in zip(formula.gaps, formula.parts[1:], strict=True):
-                found = _followed(found, valuations(part, stream), may_skip=may_skip)
-            return found
+            return _in_sequence(formula, stream, forbidden)
+        case ast.Permutation():
+            gaps = (ast.Gap.ANY,) * (len(formula.parts) - 1)
+            orders = (ast.Sequence(parts, gaps) for parts in permutations(formula.parts))
+            return set().union(*(_found(order, stream, forbidden) for order in orders))
         case ast.Iteration():
-            once = valuations(formula.formula, stream)
-            found = set(once)
-            while not found >= (more := _followed(once, found, may_skip=not formula.is_contiguous)):
-                found |= more
+            once = _found(formula.formula, stream, forbidden)
+            breaking = forbidden | _awaited(formula.gap, formula.formula, stream)
+            found: Found = {NOTHING} if formula.least == 0 else set()
+            rounds: Found = {NOTHING}
+            # More rounds than this only add empty ones.
+            for number in range(1, formula.least + len(stream) + 1 if formula.most is None else formula.most + 1):
+                rounds = _followed(rounds, once, formula.gap, breaking)
+                found |= rounds if number >= formula.least else set()
             return found
         case ast.Project():
             kept = {name.text for name in formula.variables}
             return {
-                Valuation(one.start, one.end, frozenset(pair for pair in one.held if pair[0] in kept))
-                for one in valuations(formula.formula, stream)
+                one and Valuation(one.start, one.end, frozenset(pair for pair in one.held if pair[0] in kept))
+                for one in _found(formula.formula, stream, forbidden)
             }
+        case ast.Without():
+            return _found(formula.formula, stream, forbidden | _all_positions(_atoms(formula.absent), stream))
     raise AssertionError(formula)
+
+
+def _positions(atom: ast.Atom, stream: list[Event]) -> set[int]:
+    """Return where an event is that an atom may take."""
+    return {
+        at
+        for at, event in enumerate(stream)
+        if (atom.event_type is None or event.get(TYPE, event.get("type")) == atom.event_type.text)
+        and (atom.stream is None or event.get(STREAM, event.get("stream")) in (None, atom.stream.text))
+        and (atom.predicate is None or value_of(atom.predicate, event) is True)
+    }
+
+
+def _all_positions(atoms: list[ast.Atom], stream: list[Event]) -> frozenset[int]:
+    return frozenset().union(*(_positions(atom, stream) for atom in atoms))
+
+
+def _in_sequence(formula: ast.Sequence, stream: list[Event], forbidden: frozenset[int]) -> Found:
+    found = _found(formula.parts[0], stream, forbidden)
+    absent: list[ast.Atom] = []
+    for gap, part in zip(formula.gaps, formula.parts[1:], strict=True):
+        if isinstance(part, ast.Absence):
+            absent = _atoms(part)
+            continue
+        breaking = forbidden | _all_positions(absent, stream) | _awaited(gap, part, stream)
+        found = _followed(found, _found(part, stream, forbidden), gap, breaking)
+        absent = []
+    return found
+
+
+def _awaited(gap: ast.Gap, following: ast.Formula, stream: list[Event]) -> frozenset[int]:
+    """Return the positions that `->` may not skip: those with which the next part can begin."""
+    return _all_positions(_first_atoms(following) if gap is ast.Gap.UNFIT else [], stream)
+
+
+def _atoms(formula: ast.Formula) -> list[ast.Atom]:
+    if isinstance(formula, ast.Atom):
+        return [formula]
+    return [atom for child in formula.children() if isinstance(child, ast.Formula) for atom in _atoms(child)]
+
+
+def _first_atoms(formula: ast.Formula) -> list[ast.Atom]:
+    """Return the atoms with which a formula can begin."""
+    match formula:
+        case ast.Atom():
+            return [formula]
+        case ast.Sequence():
+            first: list[ast.Atom] = []
+            for part in formula.parts:
+                first += [] if isinstance(part, ast.Absence) else _first_atoms(part)
+                if not may_be_empty(part):
+                    break
+            return first
+        case ast.Or() | ast.Permutation():
+            return [atom for part in formula.parts for atom in _first_atoms(part)]
+    return _first_atoms(formula.formula)  # type: ignore[attr-defined]
+
+
+def may_be_empty(formula: ast.Formula) -> bool:
+    """Return whether a formula also finds nothing at all."""
+    match formula:
+        case ast.Atom() | ast.Absence():
+            return False
+        case ast.Iteration():
+            return formula.least == 0 or may_be_empty(formula.formula)
+        case ast.Or():
+            return any(map(may_be_empty, formula.parts))
+        case ast.Sequence() | ast.Permutation():
+            return all(may_be_empty(part) for part in formula.parts)
+    return may_be_empty(formula.formula)  # type: ignore[attr-defined]
+
+
+def with_conditions(formula: ast.Formula) -> ast.Formula:
+    """Return the formula with each condition at the atoms whose events it concerns, and OR as alternatives.
+
+    A condition must hold for all events of a variable, so it can be asked of each.
+    """
+    changed = _changed(formula, with_conditions)
+    if not isinstance(changed, ast.Filter):
+        return changed
+    return _conditioned(changed.formula, changed.condition)
+
+
+def _conditioned(formula: ast.Formula, condition: ast.Condition) -> ast.Formula:
+    match condition:
+        case ast.AllConditions():
+            for part in condition.parts:
+                formula = _conditioned(formula, part)
+            return formula
+        case ast.AnyCondition():
+            return ast.Or(tuple(_conditioned(formula, part) for part in condition.parts))
+        case ast.VariableCondition():
+            name, predicate = condition.variable.text, condition.predicate
+            return _asked(formula, predicate, lambda label: name in label, lambda label: name in label)
+    raise AssertionError(condition)
+
+
+Concerns = Callable[[frozenset[str]], bool]
+
+
+def _asked(formula: ast.Formula, predicate: ast.Predicate, concerns: Concerns, of_absent: Concerns) -> ast.Formula:
+    """Return the formula with a predicate at those atoms whose names the condition concerns.
+
+    AS around a gap does not hold what NOT forbids there, so atoms under NOT are decided by themselves.
+    """
+
+    def below(part: ast.Formula, concerns: Concerns = concerns, of_absent: Concerns = of_absent) -> ast.Formula:
+        return _asked(part, predicate, concerns, of_absent)
+
+    match formula:
+        case ast.Atom():
+            if not concerns(frozenset({"" if formula.event_type is None else formula.event_type.text})):
+                return formula
+            parts = (predicate,) if formula.predicate is None else (formula.predicate, predicate)
+            return replace(formula, predicate=ast.AllPredicates(parts) if len(parts) > 1 else predicate)
+        case ast.As():
+            name = formula.variable.text
+            return _changed(
+                formula, lambda part: below(part, lambda label: concerns(label | {name} if label else label))
+            )
+        case ast.Project():
+            kept = {name.text for name in formula.variables}
+            own, absent = (lambda label: concerns(label & kept)), (lambda label: of_absent(label & kept))
+            return _changed(formula, lambda part: below(part, own, absent))
+        case ast.Absence():
+            return _changed(formula, lambda part: below(part, of_absent))
+        case ast.Without():
+            return replace(formula, formula=below(formula.formula), absent=below(formula.absent, of_absent))
+    return _changed(formula, below)
+
+
+def _changed(formula: ast.Formula, change: Callable[[ast.Formula], ast.Formula]) -> ast.Formula:
+    """Return the formula with the formulas directly below it changed."""
+    changed: dict[str, Any] = {}
+    for name in formula.__dataclass_fields__:
+        value = getattr(formula, name)
+        if isinstance(value, ast.Formula):
+            changed[name] = change(value)
+        elif isinstance(value, tuple) and value and isinstance(value[0], ast.Formula):
+            changed[name] = tuple(map(change, value))
+    return replace(formula, **changed)
 
 
 class TooManyError(Exception):
@@ -188,33 +346,21 @@ def has_few_valuations(formula: ast.Formula, stream: list[Event], most: int) -> 
         _MOST_PAIRS.reset(token)
 
 
-def _followed(first: set[Valuation], second: set[Valuation], *, may_skip: bool) -> set[Valuation]:
+def _followed(first: Found, second: Found, gap: ast.Gap, breaking: frozenset[int]) -> Found:
     if len(first) * len(second) > _MOST_PAIRS.get():
         raise TooManyError
     return {
-        Valuation(one.start, other.end, one.held | other.held)
+        (one or other) if one is NOTHING or other is NOTHING else Valuation(one.start, other.end, one.held | other.held)
         for one, other in product(first, second)
-        if (one.end < other.start if may_skip else one.end + 1 == other.start)
+        if one is NOTHING
+        or other is NOTHING
+        or (one.end + 1 == other.start)
+        or (
+            gap is not ast.Gap.NOTHING
+            and one.end < other.start
+            and breaking.isdisjoint(range(one.end + 1, other.start))
+        )
     }
-
-
-def _filtered(condition: ast.Condition, found: set[Valuation], stream: list[Event]) -> set[Valuation]:
-    """FILTER with AND is one FILTER after the other, with OR the union (the paper's footnote)."""
-    match condition:
-        case ast.AllConditions():
-            for part in condition.parts:
-                found = _filtered(part, found, stream)
-            return found
-        case ast.AnyCondition():
-            return set().union(*(_filtered(part, found, stream) for part in condition.parts))
-        case ast.VariableCondition():
-            name = condition.variable.text
-            return {
-                one
-                for one in found
-                if all(value_of(condition.predicate, stream[at]) is True for held, at in one.held if held == name)
-            }
-    raise AssertionError(condition)
 
 
 # --- predicates ---------------------------------------------------------------------
@@ -360,7 +506,9 @@ def _selected(query: ast.Query, columns: list[str], found: set[Valuation]) -> se
     if query.select.selected is None:
         kept = set(columns)
         # SELECT * shows every position: the columns must not hide one.
-        assert all({at for name, at in one.held if name in kept} == one.positions for one in found)
+        assert all(
+            {at for name, at in one.held if name in kept} == {at for name, at in one.held if name} for one in found
+        )
     else:
         kept = {item.variable.text for item in query.select.selected}
     return {Valuation(one.start, one.end, frozenset(pair for pair in one.held if pair[0] in kept)) for one in found}

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from ceql.syntax import ast
 from ceql.syntax.ast import Consumption, Strategy
 from ceql.syntax.parser import parse
+from reference import may_be_empty
 
 SCHEMA = pa.schema([("type", pa.string()), ("x", pa.int64()), ("s", pa.string()), ("t", pa.int64()), ("k", pa.int64())])
 COLUMNS = {"x": "int", "s": "string", "t": "int", "k": "int"}
@@ -169,26 +170,102 @@ def bound_variables(formula: ast.Formula) -> frozenset[str]:
     """Return the variables that a formula can bind."""
     match formula:
         case ast.Atom():
-            return frozenset({formula.event_type.text})
+            return frozenset() if formula.event_type is None else frozenset({formula.event_type.text})
+        case ast.Absence():
+            return frozenset()
         case ast.As():
             return bound_variables(formula.formula) | {formula.variable.text}
         case ast.Project():
             return bound_variables(formula.formula) & {name.text for name in formula.variables}
-        case ast.Sequence() | ast.Or():
+        case ast.Sequence() | ast.Or() | ast.Permutation():
             return frozenset().union(*(bound_variables(part) for part in formula.parts))
-        case ast.Filter() | ast.Iteration():
+        case ast.Filter() | ast.Iteration() | ast.Without():
             return bound_variables(formula.formula)
     raise AssertionError(formula)
 
 
+def absent_variables(formula: ast.Formula) -> frozenset[str]:
+    """Return the variables under NOT and WITHOUT that a FILTER around the formula may name."""
+    match formula:
+        case ast.Absence():
+            return bound_variables(formula.formula)
+        case ast.Project():
+            return frozenset()
+        case ast.Without():
+            return absent_variables(formula.formula) | bound_variables(formula.absent)
+    below = (child for child in formula.children() if isinstance(child, ast.Formula))
+    return frozenset().union(*(absent_variables(child) for child in below))
+
+
+def has_exceptions(formula: ast.Node) -> bool:
+    """Return whether a gap of a formula has events that may not be skipped."""
+    if isinstance(formula, ast.Absence | ast.Without):
+        return True
+    gaps = getattr(formula, "gaps", (getattr(formula, "gap", None),))
+    return ast.Gap.UNFIT in gaps or any(map(has_exceptions, formula.children()))
+
+
 @composite
-def conditions(draw: Draw, variables: tuple[str, ...], depth: int = 2) -> ast.Condition:
+def conditions(draw: Draw, variables: tuple[str, ...], depth: int = 2, *, has_or: bool = True) -> ast.Condition:
     """Return a FILTER's conditions on some variables."""
     choice = draw(integers_between(0, 4)) if depth else 4
     if choice in (0, 1):
-        node = ast.AllConditions if choice == 0 else ast.AnyCondition
-        return node(tuple(draw(lists_of(conditions(variables, depth - 1), 2, 2))))
+        node = ast.AnyCondition if choice == 1 and has_or else ast.AllConditions
+        return node(tuple(draw(lists_of(conditions(variables, depth - 1, has_or=has_or), 2, 2))))
     return ast.VariableCondition(_name(draw(any_of(*variables))), draw(predicates()))
+
+
+GAPS = (ast.Gap.ANY, ast.Gap.ANY, ast.Gap.ANY, ast.Gap.NOTHING, ast.Gap.UNFIT)
+BOUNDS = ((1, None), (1, None), (1, None), (0, 1), (0, None), (2, 2), (1, 2), (0, 2), (2, None))
+
+
+@composite
+def atoms_of(draw: Draw, types: str = "AAABBC") -> ast.Formula:
+    """Return an atom, now and then with a condition or without a type."""
+    choice = draw(any_of("type", "type", "type", "type", "any", "condition", "any condition"))
+    name = None if choice.startswith("any") else _name(draw(any_of(*types)))
+    return ast.Atom(name, None, draw(simple_predicates) if choice.endswith("condition") else None)
+
+
+@composite
+def absent_events(draw: Draw) -> ast.Formula:
+    """Return what may stand under NOT."""
+    formula: ast.Formula = draw(atoms_of("ABC"))
+    match draw(any_of("", "", "", "or", "as", "filter")):
+        case "or":
+            return ast.Or((formula, draw(atoms_of("ABC"))))
+        case "as":
+            return ast.As(formula, _name(draw(any_of(*VARIABLES))))
+        case "filter" if bound_variables(formula):
+            return ast.Filter(formula, draw(conditions(tuple(bound_variables(formula)))))
+    return formula
+
+
+def in_sequence(left: ast.Formula, gap: ast.Gap, right: ast.Formula) -> ast.Formula:
+    """Return two formulas one after the other, as one chain where this is clear."""
+    parts, gaps = (left,), ()
+    if isinstance(left, ast.Sequence) and not isinstance(left.parts[-1], ast.Absence):
+        is_clear = not may_be_empty(left.parts[-1]) or left.gaps[-1] is gap
+        if is_clear and not (may_be_empty(left.parts[-1]) and isinstance(left.parts[-2], ast.Absence)):
+            parts, gaps = left.parts, left.gaps
+    return ast.Sequence((*parts, right), (*gaps, gap))
+
+
+def sequences(draw: Draw, left: ast.Formula, right: ast.Formula) -> ast.Formula:
+    """Return two formulas one after the other, with any gap in between."""
+    choice = draw(any_of("", "", "", "NOT", "PERMUTE", "flat"))
+    if choice == "PERMUTE":
+        return ast.Permutation((left, right))
+    if choice == "NOT" and not may_be_empty(left) and not may_be_empty(right):
+        return ast.Sequence((left, ast.Absence(draw(absent_events())), right), (ast.Gap.ANY, ast.Gap.ANY))
+    gap = draw(any_of(*GAPS))
+    return in_sequence(left, gap, right) if choice == "flat" else ast.Sequence((left, right), (gap,))
+
+
+def repetitions(draw: Draw, formula: ast.Formula) -> ast.Formula:
+    """Return a formula that is repeated, or may be missing."""
+    least, most = draw(any_of(*BOUNDS))
+    return ast.Iteration(formula, ast.Gap.ANY if most == 1 else draw(any_of(*GAPS)), least, most)
 
 
 @composite
@@ -202,22 +279,23 @@ def formulas(draw: Draw, depth: int = 5, n_atoms: int | None = None) -> ast.Form
     if n_atoms > 1 and depth > 1 and (depth <= 3 or draw(booleans)):
         n_left = draw(integers_between(1, n_atoms - 1))
         parts = (draw(formulas(depth - 1, n_left)), draw(formulas(depth - 1, n_atoms - n_left)))
-        if draw(any_of(True, True, False)):
-            return ast.Sequence(parts, (draw(any_of(True, True, False)),))
-        return ast.Or(parts)
-    choice = draw(any_of("atom", "as", "+", ":+", "filter", "project", "as", "+")) if depth else "atom"
+        return sequences(draw, *parts) if draw(any_of(True, True, False)) else ast.Or(parts)
+    choice = draw(any_of("atom", "as", "+", "+", "filter", "project", "as", "+", "without")) if depth else "atom"
     if choice == "atom" and (n_atoms == 1 or depth <= 1):
-        return ast.Atom(_name(draw(any_of(*"AAABBC"))))
+        return draw(atoms_of())
     formula = draw(formulas(depth - 1, n_atoms))
     variables = tuple(sorted(bound_variables(formula)))
     match choice:
-        case "+" | ":+":
-            return ast.Iteration(formula, is_contiguous=choice == ":+")
+        case "+":
+            return repetitions(draw, formula)
         case "project":
             dropped = draw(some_of(variables, 2))
             return ast.Project(formula, tuple(_name(name) for name in variables if name not in dropped))
+        case "without":
+            return ast.Without(formula, draw(absent_events()))
         case "filter" if variables:
-            return ast.Filter(formula, draw(conditions(variables)))
+            named = tuple(sorted({*variables, *absent_variables(formula)}))
+            return ast.Filter(formula, draw(conditions(named, has_or=not has_exceptions(formula))))
     return ast.As(formula, _name(draw(any_of(*VARIABLES))))
 
 
@@ -227,14 +305,12 @@ def rich_formulas(draw: Draw, n_atoms: int) -> ast.Formula:
     if n_atoms > 1:
         n_left = draw(integers_between(1, n_atoms - 1))
         parts = (draw(rich_formulas(n_left)), draw(rich_formulas(n_atoms - n_left)))
-        is_sequence = draw(any_of(True, True, False))
-        may_skip = draw(any_of(True, True, True, False))
-        formula: ast.Formula = ast.Sequence(parts, (may_skip,)) if is_sequence else ast.Or(parts)
+        formula: ast.Formula = sequences(draw, *parts) if draw(any_of(True, True, False)) else ast.Or(parts)
     else:
         formula = ast.Atom(_name(draw(any_of(*"AB"))))
-    match draw(any_of("+", "as", "", "", ":+")):
-        case "+" | ":+" as sign:
-            return ast.Iteration(formula, is_contiguous=sign == ":+")
+    match draw(any_of("+", "as", "", "", "+")):
+        case "+":
+            return repetitions(draw, formula)
         case "as":
             return ast.As(formula, _name(draw(any_of(*"uv"))))
     return formula
@@ -265,7 +341,7 @@ def rich_events(draw: Draw) -> list[dict[str, Any]]:
 def atoms(formula: ast.Formula) -> frozenset[str]:
     """Return the event types that a formula names."""
     if isinstance(formula, ast.Atom):
-        return frozenset({formula.event_type.text})
+        return frozenset() if formula.event_type is None else frozenset({formula.event_type.text})
     return frozenset().union(*(atoms(child) for child in formula.children() if isinstance(child, ast.Formula)))
 
 
@@ -307,8 +383,9 @@ def queries(draw: Draw, depth: int = 5, *, declares: bool = False) -> ast.Query:
     if choice:
         kept = draw(some_of(variables))
         selected = tuple(ast.Selected(_name(name)) for name in kept)
+    named = tuple(sorted(atoms(formula)))
     return ast.Query(
-        (draw(declarations(tuple(sorted(atoms(formula))))),) if declares and draw(any_of(False, False, True)) else (),
+        (draw(declarations(named)),) if named and declares and draw(any_of(False, False, True)) else (),
         ast.Select(draw(any_of(*Strategy)), selected),
         (_name("S"),),
         formula,

@@ -39,14 +39,7 @@ def n_matches(formula: str, events: str, select: str = "*") -> int:
 
 
 def atoms_in(formula: plan.Formula) -> int:
-    match formula:
-        case plan.Atom():
-            return 1
-        case plan.Sequence() | plan.Or():
-            return sum(map(atoms_in, formula.parts))
-        case plan.As() | plan.Filter() | plan.Project() | plan.Iteration():
-            return atoms_in(formula.formula)
-    raise AssertionError(formula)
+    return sum(isinstance(part, plan.Atom) for part in formula.walk())
 
 
 # --- the paper's queries ------------------------------------------------------------

@@ -9,7 +9,7 @@ import ceql
 from ceql.automaton.properties import (
     compared_by,
     event_types,
-    has_exponential_output,
+    exponential_part,
     sees_every_event,
     why_not_by_key,
     why_not_by_time,
@@ -77,11 +77,16 @@ def test_matches_are_compared_where_one_may_beat_another(text: str, is_compared:
         ("SELECT * FROM S WHERE (A OR B) :+", True),
         ("SELECT MAX * FROM S WHERE A+", False),
         ("SELECT * FROM S WHERE A+ LIMIT 1", True),
+        ("SELECT * FROM S WHERE A* ; B", True),
+        ("SELECT * FROM S WHERE A{3,} ; B", True),
+        ("SELECT * FROM S WHERE A{3,9} ; B", False),
+        ("SELECT * FROM S WHERE A->+ ; B", False),
+        ("SELECT * FROM S WHERE A:{3,} ; B", False),
     ],
 )
 def test_matches_are_many_where_something_is_repeated_in_several_ways(text: str, is_exponential: bool) -> None:
     query = ceql.compile(text)
-    assert has_exponential_output(query.plan) == is_exponential
+    assert (exponential_part(query.plan) is not None) == is_exponential
     assert ("exponentially many" in query.explain()) == is_exponential
 
 

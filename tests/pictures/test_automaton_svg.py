@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import ceql
 from ceql.automaton.cea import CEA
 from ceql.cli import app
-from ceql.explain.predicates import guard_text, label_text
+from ceql.explain.predicates import transition_text
 from ceql.pictures.automaton_svg import MAX_STATES, automaton_svg
 from ceql.pictures.layers import GAP, Box, Edge, lay_out, spread
 from ceql.pictures.routes import routes
@@ -37,6 +37,8 @@ OTHERS = {
     + ")+ ; B",
     "wide disjunction": "SELECT * FROM S WHERE " + " OR ".join(f"(A{n} ; B{n})" for n in range(12)),
     "contiguous": "SELECT STRICT * FROM S WHERE A : B :+ : C",
+    "forbidden": "SELECT * FROM S WHERE (A AS x -> B[v > 3] AS y ; NOT (C[v < 2] OR D) ; E{2,4}) WITHOUT F",
+    "needed": "SELECT * FROM S WHERE A AS x ; _ : B? : _{2} : C AS y",
 }
 
 
@@ -57,9 +59,7 @@ def check_complete(query: Query) -> None:
     root = root_of(cea)
     states = [group.get("data-state") for group in root.iter(f"{SVG}g") if group.get("data-state")]
     assert states == [str(state) for state in range(cea.n_states)]
-    assert titles(root) == Counter(
-        f"{one.source} → {one.target}: {guard_text(one.guard)} / {label_text(one.label)}" for one in cea.transitions
-    )
+    assert titles(root) == Counter(f"{one.source} → {one.target}: {transition_text(one)}" for one in cea.transitions)
     arrows = [group.get("data-ends") for group in root.iter(f"{SVG}g") if group.get("data-ends")]
     assert sorted(arrows) == sorted({f"{one.source} {one.target}" for one in cea.transitions})
     circles = Counter(group.get("class") for group in root.iter(f"{SVG}g") for _ in group.findall(f"{SVG}circle"))
@@ -139,6 +139,14 @@ def test_skipping_is_dashed_and_taking_is_not() -> None:
     root = root_of(ceql.compile("SELECT * FROM S WHERE A AS x ; B AS y").automaton)
     kinds = {group.get("data-ends"): group.get("class") for group in root.iter(f"{SVG}g") if group.get("data-ends")}
     assert kinds == {"0 2": "edge take", "2 1": "edge take", "2 2": "edge skip"}
+
+
+def test_needed_events_are_dotted_and_forbidden_ones_named() -> None:
+    root = root_of(ceql.compile("SELECT * FROM S WHERE A AS x : _ ; NOT C ; B AS y").automaton)
+    kinds = {group.get("data-ends"): group.get("class") for group in root.iter(f"{SVG}g") if group.get("data-ends")}
+    assert kinds == {"0 2": "edge take", "2 3": "edge need", "3 1": "edge take", "3 3": "edge skip"}
+    assert [line.text for line in root.iter(f"{SVG}tspan") if line.get("class") == "unless"] == ["unless C"]
+    assert "needed, not selected" in ElementTree.tostring(root, encoding="unicode")
 
 
 def test_long_chains_are_wrapped_into_rows() -> None:

@@ -199,10 +199,10 @@ def shown(node: ast.Node) -> str:
         case ast.As():
             return f"({shown(node.formula)} AS {node.variable})"
         case ast.Iteration():
-            return f"({shown(node.formula)}{':+' if node.is_contiguous else '+'})"
+            return f"({shown(node.formula)}{ast.repetition_text(node.gap, node.least, node.most)})"
         case ast.Sequence():
             first, *rest = map(shown, node.parts)
-            following = (f" {';' if gap else ':'} {part}" for gap, part in zip(node.gaps, rest, strict=True))
+            following = (f" {gap.value} {part}" for gap, part in zip(node.gaps, rest, strict=True))
             return f"({first}{''.join(following)})"
         case ast.Or() | ast.AnyCondition() | ast.AnyPredicate():
             return f"({' OR '.join(map(shown, node.parts))})"

@@ -1,9 +1,9 @@
 """The complex event automaton as plain frozen data.
 
-A transition is taken on an event that satisfies its guard, a conjunction of predicates;
-the empty guard is TRUE. It labels the event with variables (the paper's VCEA): an event
-whose label is not empty is marked, the others are skipped, and the paper's complex event
-is the set of marked positions.
+A transition is taken on an event that satisfies its guard, a conjunction of predicates; the empty guard is TRUE.
+A transition may have guards that the event must not satisfy. It labels the event with variables (the paper's VCEA): an
+event whose label is not empty is marked, the others are skipped, and the paper's complex event is the set of marked
+positions.
 
 Two properties hold from construction on and are kept by every pass: no transition enters the initial state, and none
 leaves the final state. So a match has the same interval as its run, and a run that has accepted is over.
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ceql.syntax.plan import Expression
 
 MARK = ""
-"""The only variable if labels say only that an event is marked; no other variable has an empty name."""
+"""A variable that says only that an event is marked; no other variable has an empty name."""
 
 Label = frozenset[str]
 Guard = frozenset[Expression]
@@ -27,12 +27,13 @@ TRUE: Guard = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """From `source` to `target` on an event that satisfies `guard`, labelling it."""
+    """From `source` to `target` on an event that satisfies `guard` and no guard in `unless`, labelling it."""
 
     source: int
     guard: Guard
     label: Label
     target: int
+    unless: frozenset[Guard] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

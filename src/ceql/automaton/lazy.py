@@ -65,8 +65,11 @@ class Alphabet:
 
     @classmethod
     def of(cls, cea: CEA) -> Alphabet:
-        """Return the guards in the order in which transitions first use them."""
-        return cls(tuple(dict.fromkeys(transition.guard for transition in cea.transitions if transition.guard != TRUE)))
+        """Return the guards in the order in which transitions first use them, those that forbid a transition last."""
+        taken = [transition.guard for transition in cea.transitions if transition.guard != TRUE]
+        forbidden = {guard for transition in cea.transitions for guard in transition.unless} - {*taken}
+        ordered = sorted(forbidden, key=lambda guard: sorted(map(repr, guard)))
+        return cls(tuple(dict.fromkeys([*taken, *ordered])))
 
     def symbol(self, event: Event) -> int:
         """Return the guards that an event satisfies."""
@@ -91,10 +94,11 @@ class Determinizer:
         self._labels = labels
         self._is_marking = [bool(label) for label in labels]
         label_ids = {label: index for index, label in enumerate(labels)}
-        self._outgoing: list[list[tuple[int, int, int]]] = [[] for _ in range(cea.n_states)]
+        self._outgoing: list[list[tuple[int, int, int, int]]] = [[] for _ in range(cea.n_states)]
         for transition in cea.transitions:
+            unless = sum(guard_bits[guard] for guard in transition.unless)
             self._outgoing[transition.source].append(
-                (guard_bits[transition.guard], label_ids[transition.label], transition.target)
+                (guard_bits[transition.guard], unless, label_ids[transition.label], transition.target)
             )
 
     def accepts(self, state: DetState) -> bool:
@@ -137,8 +141,8 @@ class Determinizer:
     def _successors(self, states: States, symbol: int) -> dict[int, States]:
         found: dict[int, set[int]] = {}
         for state in states:
-            for guard_bit, label_id, target in self._outgoing[state]:
-                if symbol & guard_bit == guard_bit:
+            for guard_bit, unless, label_id, target in self._outgoing[state]:
+                if symbol & guard_bit == guard_bit and not symbol & unless:
                     found.setdefault(label_id, set()).add(target)
         return {label_id: frozenset(targets) for label_id, targets in found.items()}
 

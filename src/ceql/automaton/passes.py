@@ -8,6 +8,7 @@ transitions depends only on the query, because the order of matches depends on i
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ceql.automaton.cea import CEA, MARK, SKIP, Label, Transition
@@ -44,26 +45,24 @@ def keep_gap_free(cea: CEA) -> CEA:
         for phase, next_phase in steps_if_marked if transition.label else steps_if_not:
             source = phase + transition.source
             if transition.target != cea.final:
-                transitions.append(
-                    Transition(source, transition.guard, transition.label, next_phase + transition.target)
-                )
+                transitions.append(replace(transition, source=source, target=next_phase + transition.target))
             elif next_phase != before:
-                transitions.append(Transition(source, transition.guard, transition.label, final))
+                transitions.append(replace(transition, source=source, target=final))
     return CEA(final + 1, tuple(transitions), cea.initial, final)
 
 
 def remove_impossible(cea: CEA) -> CEA:
     """Return the automaton without transitions that no event can take, and without duplicates.
 
-    An event has one type and one stream, and FALSE or NULL is never true.
+    An event has one type and one stream, and FALSE or NULL is never true. Exceptions that no event satisfies go, too.
     """
-    possible: dict[frozenset[plan.Expression], bool] = {}
+    guards = {guard for transition in cea.transitions for guard in (transition.guard, *transition.unless)}
+    possible = {guard for guard in guards if _is_possible(guard)}
     kept: dict[Transition, None] = {}
     for transition in cea.transitions:
-        if transition.guard not in possible:
-            possible[transition.guard] = _is_possible(transition.guard)
-        if possible[transition.guard]:
-            kept.setdefault(transition)
+        unless = transition.unless & possible
+        if transition.guard in possible and not any(guard <= transition.guard for guard in unless):
+            kept.setdefault(replace(transition, unless=unless))
     return CEA(cea.n_states, tuple(kept), cea.initial, cea.final)
 
 
@@ -104,17 +103,18 @@ def merge_equal_states(cea: CEA) -> CEA:
             state = merged_into[state]
         return state
 
-    def way_on(state: int) -> frozenset[tuple[object, Label, int]]:
+    def way_on(state: int) -> frozenset[tuple[object, ...]]:
         return frozenset(
             (
                 transition.guard,
+                transition.unless,
                 transition.label,
                 -1 if transition.target == transition.source else representative(transition.target),
             )
             for transition in outgoing[state]
         )
 
-    seen: dict[frozenset[tuple[object, Label, int]], int] = {}
+    seen: dict[frozenset[tuple[object, ...]], int] = {}
     pending = [state for state in range(cea.n_states) if state not in (cea.initial, cea.final)]
     while pending:
         changed: set[int] = set()
@@ -145,10 +145,7 @@ def simplify(cea: CEA) -> CEA:
 
 def _relabelled(cea: CEA, relabel: Callable[[Label], Label]) -> CEA:
     labels = {label: relabel(label) for label in {transition.label for transition in cea.transitions}}
-    transitions = (
-        Transition(transition.source, transition.guard, labels[transition.label], transition.target)
-        for transition in cea.transitions
-    )
+    transitions = (replace(transition, label=labels[transition.label]) for transition in cea.transitions)
     return CEA(cea.n_states, tuple(dict.fromkeys(transitions)), cea.initial, cea.final)
 
 
@@ -167,7 +164,7 @@ def _renumbered(cea: CEA, kept: dict[int, int]) -> CEA:
     """Return the automaton with each kept state replaced by its representative, and numbered without gaps."""
     number = {state: index for index, state in enumerate(sorted(set(kept.values())))}
     transitions = (
-        Transition(number[kept[transition.source]], transition.guard, transition.label, number[kept[transition.target]])
+        replace(transition, source=number[kept[transition.source]], target=number[kept[transition.target]])
         for transition in cea.transitions
         if transition.source in kept and transition.target in kept
     )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from ceql.automaton.cea import CEA, TRUE
 from ceql.syntax import plan
-from ceql.syntax.ast import Consumption, Strategy
+from ceql.syntax.ast import Consumption, Gap, Strategy
 
 
 def sees_every_event(query: plan.Plan, cea: CEA) -> bool:
     """Whether events that satisfy no guard can change the matches, so that none may be left out.
 
-    They can if `:`, `:+` or STRICT forbid events in between, or if WITHIN counts events. The matches then depend on
-    the order of all events, including those that tie.
+    They can if `:`, `:+` or STRICT forbid events in between, if `_` takes any event, or if WITHIN counts events. The
+    matches then depend on the order of all events, including those that tie.
     """
     return isinstance(query.window, plan.EventsWindow) or not _skips_everywhere(cea)
 
@@ -26,14 +26,22 @@ def compared_by(query: plan.Plan, cea: CEA) -> Strategy:
     return query.strategy
 
 
-def has_exponential_output(query: plan.Plan) -> bool:
-    """Whether one event can complete a number of matches that is exponential in the events before it, LIMIT aside.
+def exponential_part(query: plan.Plan) -> plan.Iteration | None:
+    """Return the part by which one event can complete exponentially many matches, LIMIT aside; None if there is none.
 
-    It can under ALL, if a formula can repeat in several ways between the same two events. Events that `:+` repeats are
-    neighbours, so there is only one way, unless the repeated formula skips events or has alternatives.
+    It is a part that repeats without bound under ALL, in several ways between the same two events. Events that `:+`
+    repeats are neighbours, so there is only one way, unless the repeated formula skips events or has alternatives.
     """
-    repeated = (node for node in query.formula.walk() if isinstance(node, plan.Iteration))
-    return query.strategy is Strategy.ALL and any(_has_ways(part) for node in repeated for part in node.walk())
+    if query.strategy is not Strategy.ALL:
+        return None
+    repeated = (node for node in query.formula.walk() if isinstance(node, plan.Iteration) and node.most is None)
+    return next((node for node in repeated if any(_has_ways(part) for part in node.walk())), None)
+
+
+def counted_parts(query: plan.Plan) -> list[plan.Iteration]:
+    """Return the parts whose rounds the automaton counts; it has a copy of the part for each round."""
+    repeated = [node for node in query.formula.walk() if isinstance(node, plan.Iteration)]
+    return [node for node in repeated if max(node.least, node.most or 0) > 1]
 
 
 def why_not_by_key(query: plan.Plan) -> str | None:
@@ -63,11 +71,14 @@ def event_types(cea: CEA) -> frozenset[str]:
 
 def _has_ways(node: plan.Formula) -> bool:
     """Whether a repeated formula can continue in several ways."""
-    return (
-        isinstance(node, plan.Or)
-        or (isinstance(node, plan.Iteration) and node.may_skip)
-        or (isinstance(node, plan.Sequence) and any(node.may_skip))
-    )
+    match node:
+        case plan.Iteration():
+            return node.gap is Gap.ANY or node.may_be_empty
+        case plan.Sequence():
+            return Gap.ANY in node.gaps
+        case plan.Or() | plan.Permutation():
+            return True
+    return False
 
 
 def _skips_everywhere(cea: CEA) -> bool:

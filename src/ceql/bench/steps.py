@@ -38,7 +38,7 @@ def steps(automaton: CEA) -> list[Step]:
     waiting = {
         transition.source
         for transition in automaton.transitions
-        if transition.label == SKIP and transition.guard == TRUE
+        if transition.label == SKIP and transition.guard == TRUE and not transition.unless
     }
     if waiting != set(range(automaton.n_states)) - {automaton.initial, automaton.final}:
         raise UnsupportedError("only sequences in which any event may lie between")

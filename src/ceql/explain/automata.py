@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from ceql.automaton.cea import CEA, Transition
+from ceql.automaton.cea import CEA
 from ceql.explain.graphs import Graph
-from ceql.explain.predicates import guard_text, label_text
+from ceql.explain.predicates import transition_text
 
 
 def render_automaton(cea: CEA, format: str) -> str:
@@ -14,7 +14,7 @@ def render_automaton(cea: CEA, format: str) -> str:
     if format == "text":
         head = f"{cea.n_states} states, {len(cea.transitions)} transitions; initial {cea.initial}, final {cea.final}"
         transitions = sorted(cea.transitions, key=lambda transition: (transition.source, transition.target))
-        lines = (f"{transition.source} -[{_text(transition)}]-> {transition.target}" for transition in transitions)
+        lines = (f"{one.source} -[{transition_text(one)}]-> {one.target}" for one in transitions)
         return "\n".join([head, *lines])
     graph = Graph(format, "LR")
     for state in range(cea.n_states):
@@ -22,11 +22,7 @@ def render_automaton(cea: CEA, format: str) -> str:
         graph.node(str(state), shape="final" if is_final else "initial" if state == cea.initial else "state")
     parallel: dict[tuple[int, int], list[str]] = defaultdict(list)
     for transition in cea.transitions:
-        parallel[transition.source, transition.target].append(_text(transition))
+        parallel[transition.source, transition.target].append(transition_text(transition))
     for (source, target), texts in parallel.items():
         graph.edge(f"n{source}", f"n{target}", "\n".join(texts))
     return graph.text()
-
-
-def _text(transition: Transition) -> str:
-    return f"{guard_text(transition.guard)} / {label_text(transition.label)}"

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from ceql.automaton.cea import CEA
 from ceql.automaton.properties import (
     compared_by,
-    has_exponential_output,
+    counted_parts,
+    exponential_part,
     sees_every_event,
     why_not_by_key,
     why_not_by_time,
 )
 from ceql.syntax import plan
-from ceql.syntax.ast import Consumption, Strategy
+from ceql.syntax.ast import Consumption, Strategy, repetition_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,21 +30,40 @@ def cost_contract(query: plan.Plan, cea: CEA) -> Iterator[str]:
     if (compared := compared_by(query, cea)) is not Strategy.ALL:
         yield (
             f"not constant: at each event that completes a match, {compared.value} compares the best match "
-            "of every starting event in the window"
+            "of every starting event in the window, so the time grows with the number and the size of these"
         )
+    if (counting := _counting_cost(query, cea, compared)) is not None:
+        yield counting
     if (explosion := exponential_output(query)) is not None:
         bound = f"LIMIT {query.limit} caps them" if query.limit is not None else FEWER_MATCHES
         yield f"not constant: {explosion}; {bound}"
     if sees_every_event(query, cea):
-        yield "every event is read: with ':', STRICT or WITHIN n EVENTS, events that satisfy no predicate count, too"
+        yield (
+            "every event is read: with ':', '_', STRICT or WITHIN n EVENTS, events that satisfy no predicate count, too"
+        )
     yield _parallelism(query)
 
 
 def exponential_output(query: plan.Plan) -> str | None:
     """Return why a query may have exponentially many matches, LIMIT aside; None if it cannot."""
-    if not has_exponential_output(query):
+    if (part := exponential_part(query)) is None:
         return None
-    return "+ under ALL finds every subset of the repeated events, exponentially many"
+    operator = repetition_text(part.gap, part.least, part.most)
+    return f"{operator} under ALL finds every subset of the repeated events, exponentially many"
+
+
+def _counting_cost(query: plan.Plan, cea: CEA, compared: Strategy) -> str | None:
+    counted = counted_parts(query)
+    if not counted:
+        return None
+    bounds = ", ".join(dict.fromkeys(repetition_text(part.gap, part.least, part.most) for part in counted))
+    more = (
+        "" if compared is Strategy.ALL else f", and {compared.value} compares runs with other counts: up to its square"
+    )
+    return (
+        f"not constant: {bounds} counts rounds in an automaton of {cea.n_states} states; time per event and state "
+        f"grow with the bound{more}"
+    )
 
 
 def _state_cost(query: plan.Plan) -> str:

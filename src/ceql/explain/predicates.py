@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ceql.automaton.cea import MARK, Guard, Label
+from ceql.automaton.cea import MARK, SKIP, TRUE, Guard, Transition
 from ceql.schema import Kind
 from ceql.syntax import plan
 from ceql.syntax.ast import quoted_name
@@ -71,6 +71,25 @@ def guard_text(guard: Guard) -> str:
     return " AND ".join(text for _, text in parts) or "TRUE"
 
 
-def label_text(label: Label) -> str:
-    """Return the variables that a transition binds, `-` for none."""
-    return ", ".join("marked" if name == MARK else quoted_name(name) for name in sorted(label)) or "-"
+def unless_text(transition: Transition) -> str:
+    """Return what an event must not satisfy for a transition to be taken; empty if there is nothing."""
+    return " OR ".join(sorted(map(guard_text, transition.unless)))
+
+
+def is_skipping(transition: Transition) -> bool:
+    """Whether a transition only waits. Any other event that nothing holds is needed, though it is not selected."""
+    is_loop = transition.source == transition.target and transition.guard == TRUE
+    return is_loop and transition.label == SKIP
+
+
+def label_text(transition: Transition) -> str:
+    """Return what becomes of the event: its variables, `marked`, `not selected`, or `-` if it is skipped."""
+    if transition.label == SKIP:
+        return "-" if is_skipping(transition) else "not selected"
+    return ", ".join("marked" if name == MARK else quoted_name(name) for name in sorted(transition.label))
+
+
+def transition_text(transition: Transition) -> str:
+    """Return when a transition is taken, and what becomes of the event."""
+    unless = f" UNLESS {unless_text(transition)}" if transition.unless else ""
+    return f"{guard_text(transition.guard)}{unless} / {label_text(transition)}"

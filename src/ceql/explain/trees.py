@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ceql.explain.graphs import Graph
 from ceql.explain.predicates import predicate_text
 from ceql.syntax import ast, plan
-from ceql.syntax.ast import quoted_name
+from ceql.syntax.ast import quoted_name, repetition_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,19 +30,30 @@ def _described(node: Tree) -> tuple[str, tuple[Tree, ...]]:
         case ast.Atom():
             return str(node), ()
         case plan.Atom():
-            return predicate_text(plan.HasType(node.event_type, node.stream)), ()
+            name = "_" if node.event_type is None else predicate_text(plan.HasType(node.event_type, node.stream))
+            return name + "".join(f"[{predicate_text(predicate)}]" for predicate in node.predicates), ()
         case ast.As():
             return f"AS {node.variable}", (node.formula,)
         case plan.As():
             return f"AS {quoted_name(node.variable)}", (node.formula,)
-        case ast.Iteration():
-            return (":+" if node.is_contiguous else "+"), (node.formula,)
-        case plan.Iteration():
-            return ("+" if node.may_skip else ":+"), (node.formula,)
+        case ast.Iteration() | plan.Iteration():
+            return repetition_text(node.gap, node.least, node.most), (node.formula,)
+        case ast.Absence():
+            return "NOT", (node.formula,)
         case ast.Sequence():
-            return _sequence_text(node.gaps), node.parts
+            return _sequence_text([gap.value for gap in node.gaps]), node.parts
         case plan.Sequence():
-            return _sequence_text(node.may_skip), node.parts
+            gaps = [
+                gap.value if absent is None else f"; NOT {_line(absent.formula)} ;"
+                for gap, absent in zip(node.gaps, node.absent, strict=True)
+            ]
+            return _sequence_text(gaps), node.parts
+        case ast.Permutation() | plan.Permutation():
+            return "PERMUTE", node.parts
+        case ast.Without():
+            return f"WITHOUT {node.absent.at_least(9)}", (node.formula,)
+        case plan.Without():
+            return f"WITHOUT {_line(node.absent.formula)}", (node.formula,)
         case ast.Or() | plan.Or():
             return "OR", node.parts
         case ast.Filter():
@@ -57,10 +68,15 @@ def _described(node: Tree) -> tuple[str, tuple[Tree, ...]]:
     raise AssertionError(f"no rule for {type(node).__name__}")
 
 
-def _sequence_text(gaps: tuple[bool, ...]) -> str:
-    if len(set(gaps)) == 1:
-        return ";" if gaps[0] else ":"
-    return " ".join(";" if gap else ":" for gap in gaps)
+def _sequence_text(gaps: list[str]) -> str:
+    return gaps[0] if len(set(gaps)) == 1 else " ".join(gaps)
+
+
+def _line(node: Tree) -> str:
+    """Return a formula that finds single events on one line."""
+    text, below = _described(node)
+    parts = [_line(child) for child in below]
+    return text if not parts else f"({f' {text} '.join(parts)})" if len(parts) > 1 else f"({parts[0]} {text})"
 
 
 def _tree_lines(node: Tree, first: str, rest: str) -> Iterator[str]:

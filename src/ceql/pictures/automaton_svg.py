@@ -1,7 +1,8 @@
 """An automaton as a single SVG that needs no program, font or script.
 
-Solid arrows give the event to the variables below the condition, dashed arrows skip it. Long labels
-are cut; the `title` of each has the whole text, which browsers show under the pointer.
+Solid arrows give the event to the variables below the condition, dashed arrows skip it, and dotted arrows need it
+without selecting it. Conditions that keep an arrow from being taken stand below its own. Long labels are cut; the
+`title` of each has the whole text, which browsers show under the pointer.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from importlib import resources
 
 from ceql.automaton.cea import CEA, SKIP, Guard, Transition
 from ceql.errors import CeqlError
-from ceql.explain.predicates import guard_text, label_text, predicate_text
+from ceql.explain.predicates import is_skipping, label_text, predicate_text, transition_text, unless_text
 from ceql.pictures.layers import Box, Edge, lay_out
 from ceql.pictures.routes import Curve, Point, routes
 from ceql.syntax import plan
@@ -41,7 +42,8 @@ MARGIN = 22.0
 ARROW = 8.0
 LEGEND = 34.0
 MIN_WIDTH = 500.0
-"""Height of the legend, and the width that it needs."""
+NEEDED_WIDTH = 190.0
+"""Height of the legend, the width that it needs, and what it needs more for events that are not selected."""
 START = 22.0
 """Length of the arrow to the initial state."""
 
@@ -51,16 +53,19 @@ class _Label:
     """The lines of one transition's label, and its whole text."""
 
     condition: tuple[str, ...]
+    unless: tuple[str, ...]
     variables: tuple[str, ...]
     text: str
+    kind: str
+    """`take`, `need` or `skip`: what becomes of the event."""
 
     @property
     def lines(self) -> int:
-        return len(self.condition) + len(self.variables)
+        return len(self.condition) + len(self.unless) + len(self.variables)
 
     @property
     def columns(self) -> int:
-        return max(map(_columns, (*self.condition, *self.variables)))
+        return max(map(_columns, (*self.condition, *self.unless, *self.variables)))
 
 
 def is_drawn(cea: CEA) -> bool:
@@ -84,13 +89,19 @@ def automaton_svg(cea: CEA) -> str:
 
 def _label(transition: Transition) -> _Label:
     condition = [line for part in _conjuncts(transition.guard) for line in _wrapped(part)] or ["TRUE"]
-    if len(condition) > MAX_LINES:
-        condition = [*condition[: MAX_LINES - 1], "…"]
-    variables = [] if transition.label == SKIP else _wrapped(label_text(transition.label))
-    if len(variables) > MAX_LINES:
-        variables = [*variables[: MAX_LINES - 1], "…"]
-    text = f"{transition.source} → {transition.target}: {guard_text(transition.guard)} / {label_text(transition.label)}"
-    return _Label(tuple(condition), tuple(variables), text)
+    unless = _wrapped(f"unless {unless_text(transition)}") if transition.unless else []
+    variables = [] if transition.label == SKIP else _wrapped(label_text(transition))
+    return _Label(
+        _cut(condition),
+        _cut(unless),
+        _cut(variables),
+        f"{transition.source} → {transition.target}: {transition_text(transition)}",
+        "take" if transition.label != SKIP else "skip" if is_skipping(transition) else "need",
+    )
+
+
+def _cut(lines: list[str]) -> tuple[str, ...]:
+    return tuple(lines) if len(lines) <= MAX_LINES else (*lines[: MAX_LINES - 1], "…")
 
 
 def _conjuncts(guard: Guard) -> list[str]:
@@ -157,7 +168,8 @@ def _state_box(loops: list[_Label]) -> Box:
 
 def _svg(cea: CEA, inner_width: float, inner_height: float, drawn: list[str]) -> str:
     """Return the whole picture around what is drawn."""
-    width = max(inner_width + 2 * MARGIN + START, MIN_WIDTH)
+    has_needed = any(t.label == SKIP and not is_skipping(t) for t in cea.transitions)
+    width = max(inner_width + 2 * MARGIN + START, MIN_WIDTH + NEEDED_WIDTH * has_needed)
     height = inner_height + 2 * MARGIN + LEGEND
     left = (width - inner_width + START) / 2
     counted = f"{_count(cea.n_states, 'state')} and {_count(len(cea.transitions), 'transition')}"
@@ -171,7 +183,7 @@ def _svg(cea: CEA, inner_width: float, inner_height: float, drawn: list[str]) ->
             f'<g transform="translate({left:.1f} {MARGIN:.1f})">',
             *drawn,
             "</g>",
-            _legend(height - LEGEND / 2 - 4),
+            _legend(height - LEGEND / 2 - 4, has_needed=has_needed),
             "</svg>",
         ]
     )
@@ -194,7 +206,8 @@ def _drawn_edges(states: list[Box], edges: list[Edge], labels: dict[tuple[int, i
 
 
 def _arrow(ends: tuple[int, int], labels: dict[tuple[int, int], list[_Label]], curves: list[Curve]) -> str:
-    kind = "take" if any(label.variables for label in labels[ends]) else "skip"
+    kinds = {label.kind for label in labels[ends]}
+    kind = next(kind for kind in ("take", "need", "skip") if kind in kinds)
     return f'<g class="edge {kind}" data-ends="{ends[0]} {ends[1]}">{_line(curves)}</g>'
 
 
@@ -233,23 +246,30 @@ def _drawn_states(cea: CEA, states: list[Box]) -> Iterator[str]:
         )
 
 
-def _legend(y: float) -> str:
+def _legend(y: float, *, has_needed: bool) -> str:
     arrow = _line([((0, 0), (0, 0), (26, 0), (26, 0))])
+    needed = (
+        f'<g class="edge need" transform="translate(384 0)">{arrow}</g><text x="418" y="4">needed, not selected</text>'
+    )
+    x = 384 + (NEEDED_WIDTH if has_needed else 0)
     return (
         f'<g class="legend" transform="translate({MARGIN:.0f} {y:.1f})"><g class="edge take">{arrow}</g>'
         '<text x="34" y="4">the event goes to <tspan class="variable">variables</tspan></text>'
         f'<g class="edge skip" transform="translate(236 0)">{arrow}</g><text x="270" y="4">it is skipped</text>'
-        '<g class="state" transform="translate(384 0)"><circle r="7"/><circle r="4"/></g>'
-        '<text x="398" y="4">a match</text></g>'
+        f"{needed if has_needed else ''}"
+        f'<g class="state" transform="translate({x:.0f} 0)"><circle r="7"/><circle r="4"/></g>'
+        f'<text x="{x + 14:.0f}" y="4">a match</text></g>'
     )
 
 
 def _text(label: _Label, x: float, top: float) -> str:
     kinds = ["condition any" if label.condition == ("TRUE",) else "condition"] * len(label.condition)
-    kinds += ["variable"] * len(label.variables)
+    kinds += ["unless"] * len(label.unless) + ["variable"] * len(label.variables)
     lines = "".join(
         f'<tspan class="{kind}" x="{x:.1f}" y="{top + LINE * number + 11:.1f}">{_escaped(line)}</tspan>'
-        for number, (kind, line) in enumerate(zip(kinds, (*label.condition, *label.variables), strict=True))
+        for number, (kind, line) in enumerate(
+            zip(kinds, (*label.condition, *label.unless, *label.variables), strict=True)
+        )
     )
     return f'<text class="label"><title>{_escaped(_printable(label.text))}</title>{lines}</text>'
 

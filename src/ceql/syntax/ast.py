@@ -45,6 +45,7 @@ RESERVED = frozenset(
         "null",
         "true",
         "false",
+        "_",
     )
 )
 """Words that need backticks as names; the grammar's NAME excludes the same words."""
@@ -60,6 +61,15 @@ class Strategy(Enum):
     LAST = "LAST"
     MAX = "MAX"
     STRICT = "STRICT"
+
+
+class Gap(Enum):
+    """What may lie between two parts that follow one another."""
+
+    ANY = ";"
+    NOTHING = ":"
+    UNFIT = "->"
+    """Events with which the second part cannot begin."""
 
 
 class Consumption(Enum):
@@ -124,13 +134,19 @@ class Formula(Node):
 
 @dataclass(frozen=True, slots=True)
 class Atom(Formula):
-    """`R` or `S>R`: one event of a type, from one stream or from any."""
+    """`R` or `S>R`: one event of a type, from one stream or from any; `_`: one event of any type.
 
-    event_type: Name
+    `R[p]` also demands that the event satisfies a predicate.
+    """
+
+    event_type: Name | None
     stream: Name | None = None
+    predicate: Predicate | None = None
 
     def __str__(self) -> str:
-        return f"{self.stream}>{self.event_type}" if self.stream else str(self.event_type)
+        name = "_" if self.event_type is None else str(self.event_type)
+        condition = "" if self.predicate is None else f"[{self.predicate}]"
+        return (f"{self.stream}>" if self.stream else "") + name + condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,30 +164,66 @@ class As(Formula):
 
 @dataclass(frozen=True, slots=True)
 class Iteration(Formula):
-    """`f+` (may skip events between rounds) or `f:+` (may not)."""
+    """`f+`, `f*`, `f?`, `f{n}`, `f{n,}`, `f{n,m}`: f several times, one after the other, with `gap` between rounds."""
 
     level: ClassVar[int] = 3
 
     formula: Formula
-    is_contiguous: bool
+    gap: Gap
+    least: int
+    most: int | None
+    """How many rounds there are; None means any number."""
 
     def __str__(self) -> str:
-        return self.formula.at_least(3) + (":+" if self.is_contiguous else "+")
+        return self.formula.at_least(3) + repetition_text(self.gap, self.least, self.most)
+
+
+def repetition_text(gap: Gap, least: int, most: int | None) -> str:
+    """Return the sign of a repetition, as in `f:+`.
+
+    >>> [repetition_text(Gap.UNFIT, *bounds) for bounds in ((1, None), (0, 1), (2, 2), (2, None), (0, 3))]
+    ['->+', '->?', '->{2}', '->{2,}', '->{0,3}']
+    """
+    signs = {(0, None): "*", (1, None): "+", (0, 1): "?"}
+    bounds = str(least) if most == least else f"{least},{'' if most is None else most}"
+    return ("" if gap is Gap.ANY else gap.value) + signs.get((least, most), f"{{{bounds}}}")
+
+
+@dataclass(frozen=True, slots=True)
+class Absence(Formula):
+    """`NOT f` between two parts of a sequence: nothing of f lies there."""
+
+    level: ClassVar[int] = 3
+
+    formula: Formula
+
+    def __str__(self) -> str:
+        return f"NOT {self.formula.at_least(3)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Sequence(Formula):
-    """`f ; g : h`: one after the other; `gaps[i]` says whether events may be skipped after part i."""
+    """`f ; g : h`: one after the other; `gaps[i]` says what may lie after part i."""
 
     level: ClassVar[int] = 2
 
     parts: tuple[Formula, ...]
-    gaps: tuple[bool, ...]
+    gaps: tuple[Gap, ...]
 
     def __str__(self) -> str:
         first, *rest = self.parts
-        following = (f" {';' if gap else ':'} {part.at_least(3)}" for gap, part in zip(self.gaps, rest, strict=True))
+        following = (f" {gap.value} {part.at_least(3)}" for gap, part in zip(self.gaps, rest, strict=True))
         return first.at_least(3) + "".join(following)
+
+
+@dataclass(frozen=True, slots=True)
+class Permutation(Formula):
+    """`PERMUTE(f, g)`: each once, one after the other, in any order."""
+
+    parts: tuple[Formula, ...]
+
+    def __str__(self) -> str:
+        return f"PERMUTE({_joined(self.parts)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +262,19 @@ class Project(Formula):
 
     def __str__(self) -> str:
         return f"{self.formula} PROJECT [{_joined(self.variables)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Without(Formula):
+    """`f WITHOUT g`: what f finds, if nothing of g lies between its events."""
+
+    level: ClassVar[int] = 0
+
+    formula: Formula
+    absent: Formula
+
+    def __str__(self) -> str:
+        return f"{self.formula} WITHOUT {self.absent.at_least(9)}"
 
 
 class Condition(Node):

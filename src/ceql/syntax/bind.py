@@ -44,6 +44,9 @@ _NAMES_ZONE = re.compile(r":.*(Z|[+-][\d:]+)$", re.IGNORECASE)
 
 _NULL_TESTS = {"=": "IS NULL", "!=": "IS NOT NULL"}
 
+MAX_PERMUTED = 6
+"""Most parts of PERMUTE: n parts have n * 2^(n-1) copies in the automaton."""
+
 MANY = 2
 """Stands for "two or more" in counts, which stop there."""
 
@@ -104,19 +107,45 @@ class _Holding:
 
 
 @dataclass(slots=True)
+class _Size:
+    """How many steps the automaton of a formula has: in all, from its start, to its end, and from start to end.
+
+    Loops that skip events are not counted.
+    """
+
+    n_steps: int
+    starts: int
+    ends: int
+    both: int
+
+    def times(self, count: int) -> _Size:
+        return _Size(self.n_steps * count, self.starts * count, self.ends * count, self.both * count)
+
+
+@dataclass(slots=True)
 class _Holdings:
-    """What the variables of a formula can hold, and all of them together."""
+    """What the variables of a formula can hold, and all of them together.
+
+    `absent` are variables under NOT and WITHOUT, `first` those of the events with which the formula can begin, and
+    `awaited` those of the events for which `->` waits.
+    """
 
     variables: dict[str, _Holding]
     marked: _Holding
     n_atoms: int
-    n_repetitions: int = 0
-    """How many `+` stand around one another."""
+    size: _Size
+    first: frozenset[str]
+    absent: dict[str, _Holding]
+    awaited: frozenset[str] = frozenset()
 
-    @property
-    def n_transitions(self) -> int:
-        """Transitions that the automaton has at most, but for those that skip events."""
-        return self.n_atoms * (self.n_repetitions + 1) ** 2
+    def check_size(self, what: str, span: Span, hint: str) -> None:
+        """Refuse a formula whose automaton would be too large."""
+        for size, limit, things in (
+            (self.n_atoms, MAX_ATOMS, "events"),
+            (self.size.n_steps, MAX_TRANSITIONS, "transitions"),
+        ):
+            if size > limit:
+                raise Mistake(f"{what} multiply the pattern to {size} {things}, more than {limit}", span, hint)
 
 
 class _FormulaBinder:
@@ -141,41 +170,156 @@ class _FormulaBinder:
                 return self._filter(node)
             case ast.Project():
                 return self._project(node)
+            case ast.Permutation():
+                return self._permutation(node)
+            case ast.Without():
+                return self._without(node)
+            case ast.Absence():
+                hint = "a part must stand before and after it: A ; NOT B ; C"
+                raise Mistake("NOT needs ';' on both sides", node.span, hint)
         raise AssertionError(f"no rule for {type(node).__name__}")
 
     def _atom(self, node: ast.Atom) -> tuple[plan.Formula, _Holdings]:
         types = self.scope.types_of(node)
         held = _Holding(1, 1, types)
+        name = None if node.event_type is None else node.event_type.text
         # A single stream may have any name, so there is nothing to distinguish.
         stream = None if node.stream is None or len(self.scope.sources) == 1 else node.stream.text
-        atom = plan.Atom(node.event_type.text, stream)
-        return atom, _Holdings({node.event_type.text: held}, held, 1)
+        predicates: tuple[plan.Expression, ...] = ()
+        if node.predicate is not None:
+            predicates = (self._predicate(node.predicate, "_" if name is None else name, types),)
+        variables = {} if name is None else {name: held}
+        first = frozenset(("" if name is None else name,))
+        return plan.Atom(name, stream, predicates), _Holdings(variables, held, 1, _Size(1, 1, 1, 1), first, {})
 
     def _as(self, node: ast.As) -> tuple[plan.Formula, _Holdings]:
         formula, held = self.bind(node.formula)
-        variables = {**held.variables, node.variable.text: held.marked}
-        return plan.As(formula, node.variable.text), replace(held, variables=variables)
+        name = node.variable.text
+        return plan.As(formula, name), replace(
+            held,
+            variables={**held.variables, name: held.marked},
+            first=held.first | {name},
+            awaited=held.awaited | {name} if held.awaited else held.awaited,
+        )
 
     def _iteration(self, node: ast.Iteration) -> tuple[plan.Formula, _Holdings]:
         formula, held = self.bind(node.formula)
-        variables = {name: _repeated(holding) for name, holding in held.variables.items()}
-        held = _Holdings(variables, _repeated(held.marked), held.n_atoms, held.n_repetitions + 1)
-        if held.n_transitions > MAX_TRANSITIONS:
-            message = (
-                f"repetitions multiply the pattern to {held.n_transitions} transitions, more than {MAX_TRANSITIONS}"
-            )
-            raise Mistake(message, node.span, "name fewer events inside of so many repetitions")
-        return plan.Iteration(formula, may_skip=not node.is_contiguous), held
+        iteration = plan.Iteration(formula, node.gap, node.least, node.most)
+        # Empty rounds cannot be seen, so a single round may stand for several.
+        least = 1 if formula.may_be_empty else max(1, node.least)
+        n_rounds = least if node.most is None else node.most
+        held = replace(
+            held,
+            variables={name: _repeated(holding, node) for name, holding in held.variables.items()},
+            marked=_repeated(held.marked, node),
+            n_atoms=held.n_atoms * n_rounds,
+            size=_repeated_size(held.size, least, n_rounds, is_bounded=node.most is not None),
+            awaited=held.awaited | (held.first if node.gap is ast.Gap.UNFIT else frozenset()),
+        )
+        held.check_size("repetitions", node.span, "name fewer events inside of so many repetitions")
+        return iteration, held
 
     def _sequence(self, node: ast.Sequence) -> tuple[plan.Formula, _Holdings]:
-        parts, held = self._all(node.parts)
+        nodes = [part for part in node.parts if not isinstance(part, ast.Absence)]
+        gaps, absent_in_gaps, absent = self._gaps(node)
+        parts, held = self._all(tuple(nodes))
+        formula = plan.Sequence(parts, gaps, absent_in_gaps)
+        self._check_empty_parts(node, nodes, formula)
+        joined = _all_of(held)
+        size, first, awaited = held[0].size, held[0].first, joined.awaited
+        may_be_empty = parts[0].may_be_empty
+        for part, part_held, gap in zip(parts[1:], held[1:], gaps, strict=True):
+            size = _followed_size(size, part_held.size, may_be_empty, part.may_be_empty)
+            first |= part_held.first if may_be_empty else frozenset()
+            awaited |= part_held.first if gap is ast.Gap.UNFIT else frozenset()
+            may_be_empty = may_be_empty and part.may_be_empty
+        joined = replace(joined, size=size, first=first, awaited=awaited, absent=_with_absent(joined.absent, absent))
+        if any(part.may_be_empty for part in parts):
+            joined.check_size("parts that may be missing", node.span, "make fewer of them optional")
+        return formula, joined
+
+    def _gaps(
+        self, node: ast.Sequence
+    ) -> tuple[tuple[ast.Gap, ...], tuple[plan.Absent | None, ...], dict[str, _Holding]]:
+        """Return what may and may not lie between the parts, and the variables of what may not."""
+        gaps: list[ast.Gap] = []
+        absent: list[plan.Absent | None] = []
         variables: dict[str, _Holding] = {}
-        for part in held:
-            for name, holding in part.variables.items():
-                earlier = variables.get(name)
-                variables[name] = holding if earlier is None else _sum([earlier, holding])
-        marked = _sum([part.marked for part in held])
-        return plan.Sequence(parts, node.gaps), _joined(held, variables, marked)
+        for index, part in enumerate(node.parts):
+            if not isinstance(part, ast.Absence):
+                if index and not isinstance(node.parts[index - 1], ast.Absence):
+                    gaps.append(node.gaps[index - 1])
+                    absent.append(None)
+                continue
+            around = node.gaps[max(0, index - 1) : index + 1]
+            neighbours = [*node.parts[max(0, index - 1) : index], *node.parts[index + 1 : index + 2]]
+            if len(around) < 2 or any(gap is not ast.Gap.ANY for gap in around):
+                hint = "a part must stand before and after it: A ; NOT B ; C"
+                raise Mistake("NOT needs ';' on both sides", part.span, hint)
+            if any(isinstance(neighbour, ast.Absence) for neighbour in neighbours):
+                raise Mistake("two NOT in one gap", part.span, "join them by OR: NOT (A OR B)")
+            found, held = self._absent(part.formula, "NOT")
+            gaps.append(ast.Gap.ANY)
+            absent.append(found)
+            variables = _with_absent(variables, held)
+        return tuple(gaps), tuple(absent), variables
+
+    def _check_empty_parts(self, node: ast.Sequence, nodes: list[ast.Formula], formula: plan.Sequence) -> None:
+        """Refuse a part that may be empty where it would be unclear which gap is left without it."""
+        for index, part in enumerate(formula.parts):
+            if not part.may_be_empty:
+                continue
+            gaps = formula.gaps[max(0, index - 1) : index + 1]
+            if any(formula.absent[max(0, index - 1) : index + 1]):
+                hint = "put the part that may be missing and its neighbour in parentheses"
+                raise Mistake("NOT stands next to a part that may be empty", nodes[index].span, hint)
+            if len(set(gaps)) > 1:
+                before, after = (gap.value for gap in gaps)
+                message = f"'{nodes[index]}' may be empty, and stands between '{before}' and '{after}'"
+                hint = (
+                    f"write ({nodes[index - 1]} {before} {nodes[index]}) or ({nodes[index]} {after} {nodes[index + 1]})"
+                )
+                raise Mistake(message, nodes[index].span, hint)
+
+    def _absent(self, node: ast.Formula, word: str) -> tuple[plan.Absent, dict[str, _Holding]]:
+        """Return what NOT or WITHOUT forbids, and its variables."""
+        pending = [node]
+        while pending:
+            part = pending.pop()
+            match part:
+                case ast.Atom():
+                    continue
+                case ast.As() | ast.Filter():
+                    pending.append(part.formula)
+                case ast.Or():
+                    pending += part.parts
+                case _:
+                    message = f"{word} takes single events, not '{shortened(str(part))}'"
+                    raise Mistake(message, part.span, f"write an event type, or several: {word} (A OR B[x > 1])")
+        formula, held = self.bind(node)
+        return plan.Absent(formula), held.variables
+
+    def _permutation(self, node: ast.Permutation) -> tuple[plan.Formula, _Holdings]:
+        if len(node.parts) > MAX_PERMUTED:
+            message = f"PERMUTE takes at most {MAX_PERMUTED} parts, not {len(node.parts)}"
+            raise Mistake(message, node.span, "order some of them by ;")
+        parts, held = self._all(node.parts)
+        joined = _all_of(held)
+        n_copies = 1 << (len(parts) - 1)
+        size = joined.size
+        starts, ends = size.starts + size.both, size.ends * n_copies
+        joined = replace(
+            joined,
+            n_atoms=joined.n_atoms * n_copies,
+            size=_Size((size.n_steps + size.ends) * n_copies, starts, ends, min(starts, ends)),
+        )
+        joined.check_size("the orders of PERMUTE", node.span, "name fewer events in it")
+        return plan.Permutation(parts), joined
+
+    def _without(self, node: ast.Without) -> tuple[plan.Formula, _Holdings]:
+        formula, held = self.bind(node.formula)
+        absent, variables = self._absent(node.absent, "WITHOUT")
+        return plan.Without(formula, absent), replace(held, absent=_with_absent(held.absent, variables))
 
     def _or(self, node: ast.Or) -> tuple[plan.Formula, _Holdings]:
         parts, held = self._all(node.parts)
@@ -188,24 +332,29 @@ class _FormulaBinder:
     def _project(self, node: ast.Project) -> tuple[plan.Formula, _Holdings]:
         formula, held = self.bind(node.formula)
         for name in node.variables:
+            if name.text in held.absent and name.text not in held.variables:
+                raise _absent_variable(name)
             self._check_bound(name, held, node.formula, "PROJECT")
         kept = frozenset(name.text for name in node.variables)
         variables = {name: holding for name, holding in held.variables.items() if name in kept}
         at_least, at_most = _count(formula, kept)
         types = frozenset().union(*(holding.types for holding in variables.values()))
         return plan.Project(formula, kept), replace(
-            held, variables=variables, marked=_Holding(at_least, at_most, types)
+            held,
+            variables=variables,
+            marked=_Holding(at_least, at_most, types),
+            first=held.first & kept,
+            absent={},
+            awaited=held.awaited & kept,
         )
 
     def _filter(self, node: ast.Filter) -> tuple[plan.Formula, _Holdings]:
         formula, held = self.bind(node.formula)
         alternatives = self._alternatives(node.condition, held, node.formula)
-        held = replace(held, n_atoms=held.n_atoms * len(alternatives))
-        sizes = ((held.n_atoms, MAX_ATOMS, "events"), (held.n_transitions, MAX_TRANSITIONS, "transitions"))
-        for size, limit, what in sizes:
-            if size > limit and len(alternatives) > 1:
-                message = f"the conditions multiply the pattern to {size} {what}, more than {limit}"
-                raise Mistake(message, node.condition.span, _ALTERNATIVES_HINT)
+        if len(alternatives) > 1:
+            n_copies = len(alternatives)
+            held = replace(held, n_atoms=held.n_atoms * n_copies, size=held.size.times(n_copies))
+            held.check_size("the conditions", node.condition.span, _ALTERNATIVES_HINT)
         filtered = tuple(plan.Filter(formula, alternative) for alternative in alternatives)
         return (filtered[0] if len(filtered) == 1 else plan.Or(filtered)), held
 
@@ -218,6 +367,7 @@ class _FormulaBinder:
                 return [((node.variable.text, self._variable_condition(node, held, filtered)),)]
             case ast.AnyCondition():
                 parts = [self._alternatives(part, held, filtered) for part in node.parts]
+                self._check_choice(node, parts, held)
                 return _joined_where_one_event([alternative for part in parts for alternative in part], held)
             case ast.AllConditions():
                 parts = [self._alternatives(part, held, filtered) for part in node.parts]
@@ -233,15 +383,29 @@ class _FormulaBinder:
                 return [tuple(pair for part in chosen for pair in part) for chosen in product(*parts)]
         raise AssertionError(f"no rule for {type(node).__name__}")
 
+    def _check_choice(
+        self, node: ast.AnyCondition, parts: list[list[tuple[tuple[str, plan.Expression], ...]]], held: _Holdings
+    ) -> None:
+        """Refuse OR between conditions on events that must not come, or for which `->` waits: it would be unclear."""
+        for variable in dict.fromkeys(name for part in parts for conditions in part for name, _ in conditions):
+            if variable in held.absent or variable in held.awaited:
+                why = "may not come" if variable in held.absent else "'->' waits for"
+                message = f"OR between conditions on '{variable}', which {why}"
+                raise Mistake(message, node.span, f"write the OR inside of the brackets: {variable}[p OR q]")
+
     def _variable_condition(
         self, node: ast.VariableCondition, held: _Holdings, filtered: ast.Formula
     ) -> plan.Expression:
         holding = self._check_bound(node.variable, held, filtered, "FILTER")
-        owner = Owner.of(node.variable.text, holding.types)
+        return self._predicate(node.predicate, node.variable.text, holding.types)
+
+    def _predicate(self, node: ast.Predicate, variable: str, types: frozenset[EventType]) -> plan.Expression:
+        """Return the predicate of a condition on events of some types, which a variable holds."""
+        owner = Owner.of(variable, types)
 
         def kind_of_attribute(attribute: ast.Attribute) -> Kind:
-            if attribute.variable is not None and attribute.variable.text != node.variable.text:
-                message = f"a condition on '{node.variable.text}' cannot use '{attribute}': a condition sees one event"
+            if attribute.variable is not None and attribute.variable.text != variable:
+                message = f"a condition on '{variable}' cannot use '{attribute}': a condition sees one event"
                 hint = "correlate events with PARTITION BY, or compare in a query over the matches"
                 name = attribute.variable.text
                 if self.scope.names.introduced(name) is None:
@@ -250,18 +414,19 @@ class _FormulaBinder:
                     message = f"'{attribute}' is part of attribute '{name}', and only whole attributes can be compared"
                     hint = "put its value into a column first"
                 raise Mistake(message, attribute.span, hint)
-            return kind_of(self.scope.type_of_attribute(attribute.name, holding.types, owner))
+            return kind_of(self.scope.type_of_attribute(attribute.name, types, owner))
 
         attributes = self.scope.attributes_of(self.scope.pattern_types)
-        bound = bind_condition(node.predicate, kind_of_attribute, attributes)
-        _warn_of_zones(node.predicate, attributes)
+        bound = bind_condition(node, kind_of_attribute, attributes)
+        _warn_of_zones(node, attributes)
         if not self.scope.is_unknown:
-            _warn_of_constants(node.predicate, attributes)
+            _warn_of_constants(node, attributes)
         return bound
 
     def _check_bound(self, name: ast.Name, held: _Holdings, covered: ast.Formula, clause: str) -> _Holding:
-        if name.text in held.variables:
-            return held.variables[name.text]
+        holdings = [part[name.text] for part in (held.variables, held.absent) if name.text in part]
+        if holdings:
+            return holdings[0] if len(holdings) == 1 else _sum(holdings)
         names = self.scope.names
         introduced = names.introduced(name.text)
         if introduced is None:
@@ -316,6 +481,11 @@ def _dropped_variable(name: ast.Name, introduced: ast.Name, clause: str) -> Mist
     return Mistake(f"{clause} uses '{name.text}', which PROJECT has dropped", name.span, hint, introduced.span)
 
 
+def _absent_variable(name: ast.Name) -> Mistake:
+    hint = f"conditions on it are possible: FILTER {name}[...]"
+    return Mistake(f"'{name.text}' stands only under NOT or WITHOUT, so it holds no event", name.span, hint)
+
+
 def _unknown_variable(name: ast.Name, known: Iterable[str]) -> Mistake:
     available = list(dict.fromkeys(known))
     return Mistake(
@@ -325,8 +495,48 @@ def _unknown_variable(name: ast.Name, known: Iterable[str]) -> Mistake:
     )
 
 
-def _repeated(holding: _Holding) -> _Holding:
-    return _Holding(holding.at_least, MANY if holding.at_most else 0, holding.types)
+def _repeated(holding: _Holding, node: ast.Iteration) -> _Holding:
+    most = MANY if node.most is None else node.most
+    return _Holding(min(MANY, holding.at_least * node.least), min(MANY, holding.at_most * most), holding.types)
+
+
+def _repeated_size(once: _Size, least: int, n_rounds: int, *, is_bounded: bool) -> _Size:
+    """Return the size of rounds one after the other; only after `least` of them there may be no more."""
+    if not is_bounded:
+        looping = _Size(
+            once.n_steps + once.ends + once.starts + once.both,
+            once.starts + once.both,
+            once.ends + once.both,
+            once.both,
+        )
+        n_before = n_rounds - 1
+        both = looping.both if not n_before else 0
+        starts = looping.starts if not n_before else once.starts
+        return _Size(n_before * once.n_steps + looping.n_steps, starts, looping.ends, both)
+    n_early_ends = n_rounds - least
+    both = once.both if least == 1 else 0
+    starts = once.starts + (once.both if least == 1 and n_rounds > 1 else 0)
+    n_steps = n_rounds * once.n_steps + n_early_ends * once.ends
+    return _Size(n_steps, starts, (n_early_ends + 1) * once.ends, both)
+
+
+def _followed_size(left: _Size, right: _Size, is_left_optional: bool, is_right_optional: bool) -> _Size:  # noqa: FBT001
+    """Return the size of two formulas one after the other, with the steps around one that may be empty."""
+    n_steps, starts, ends, both = left.n_steps + right.n_steps, left.starts, right.ends, 0
+    if is_right_optional:
+        n_steps, starts, ends, both = n_steps + left.ends, starts + left.both, ends + left.ends, both + left.both
+    if is_left_optional:
+        n_steps, starts, ends, both = (
+            n_steps + right.starts,
+            starts + right.starts,
+            ends + right.both,
+            both + right.both,
+        )
+    return _Size(n_steps, starts, ends, both)
+
+
+def _with_absent(left: dict[str, _Holding], right: dict[str, _Holding]) -> dict[str, _Holding]:
+    return {**left, **{name: _sum([left[name], held]) if name in left else held for name, held in right.items()}}
 
 
 def _sum(holdings: list[_Holding]) -> _Holding:
@@ -335,6 +545,15 @@ def _sum(holdings: list[_Holding]) -> _Holding:
         min(MANY, sum(holding.at_most for holding in holdings)),
         frozenset().union(*(holding.types for holding in holdings)),
     )
+
+
+def _all_of(parts: list[_Holdings]) -> _Holdings:
+    variables: dict[str, _Holding] = {}
+    for part in parts:
+        for name, holding in part.variables.items():
+            earlier = variables.get(name)
+            variables[name] = holding if earlier is None else _sum([earlier, holding])
+    return _joined(parts, variables, _sum([part.marked for part in parts]))
 
 
 def _either(parts: list[_Holdings]) -> _Holdings:
@@ -348,8 +567,23 @@ def _either(parts: list[_Holdings]) -> _Holdings:
 
 
 def _joined(parts: list[_Holdings], variables: dict[str, _Holding], marked: _Holding) -> _Holdings:
-    n_atoms = sum(part.n_atoms for part in parts)
-    return _Holdings(variables, marked, n_atoms, max(part.n_repetitions for part in parts))
+    absent: dict[str, _Holding] = {}
+    for part in parts:
+        absent = _with_absent(absent, part.absent)
+    return _Holdings(
+        variables,
+        marked,
+        sum(part.n_atoms for part in parts),
+        _Size(
+            sum(part.size.n_steps for part in parts),
+            sum(part.size.starts for part in parts),
+            sum(part.size.ends for part in parts),
+            sum(part.size.both for part in parts),
+        ),
+        frozenset().union(*(part.first for part in parts)),
+        absent,
+        frozenset().union(*(part.awaited for part in parts)),
+    )
 
 
 def _least_and_most(holdings: list[_Holding], n_parts: int) -> _Holding:
@@ -368,7 +602,7 @@ def _joined_where_one_event(
     joined = []
     for alternative in alternatives:
         variable, predicate = alternative[0]
-        if len(alternative) == 1 and held.variables[variable].at_most <= 1:
+        if len(alternative) == 1 and variable in held.variables and held.variables[variable].at_most <= 1:
             single.setdefault(variable, []).append(predicate)
         else:
             joined.append(alternative)
@@ -390,12 +624,13 @@ def _count(formula: plan.Formula, kept: frozenset[str] | None) -> tuple[int, int
             return _count(formula.formula, None if kept is not None and formula.variable in kept else kept)
         case plan.Project():
             return _count(formula.formula, formula.variables if kept is None else kept & formula.variables)
-        case plan.Filter():
+        case plan.Filter() | plan.Without():
             return _count(formula.formula, kept)
         case plan.Iteration():
             at_least, at_most = _count(formula.formula, kept)
-            return at_least, MANY if at_most else 0
-        case plan.Sequence():
+            most = MANY if formula.most is None else formula.most
+            return min(MANY, at_least * formula.least), min(MANY, at_most * most)
+        case plan.Sequence() | plan.Permutation():
             counts = [_count(part, kept) for part in formula.parts]
             return min(MANY, sum(low for low, _ in counts)), min(MANY, sum(high for _, high in counts))
         case plan.Or():
@@ -416,6 +651,8 @@ def _variables(query: ast.Query, scope: Scope, held: _Holdings) -> tuple[plan.Va
         name = item.variable.text
         if name not in held.variables:
             introduced = scope.names.introduced(name)
+            if name in held.absent:
+                raise _absent_variable(item.variable)
             if introduced is not None:
                 raise _dropped_variable(item.variable, introduced, "SELECT")
             raise _unknown_variable(item.variable, held.variables)

@@ -57,7 +57,7 @@ def window_of(
 def _window_kind(attribute: ast.Name, scope: Scope) -> Kind:
     """Return the kind of a window's attribute, which every type in the pattern must have, with an order."""
     data_type = scope.type_of_attribute(attribute, scope.pattern_types, PATTERN)
-    for event_type, attributes in scope.ordered(scope.pattern_types):
+    for event_type, attributes in scope.ordered(scope.named_types):
         if not scope.is_unknown and attribute.text not in attributes:
             message = f"event type {event_type} has no attribute '{attribute.text}', which WITHIN measures"
             raise Mistake(message, attribute.span, f"{event_type} has: {listing(attributes)}")

@@ -28,7 +28,7 @@ _CLAUSE_OF_TOKEN = {
 }
 ORDER_HINT = f"the order is {', '.join(CLAUSES)}"
 _COVERS_HINT = "{word} applies to everything to its left; put that part in parentheses: (... {word} ...)"
-_PATTERN_HINT = "after a pattern, write ; : OR + :+ AS FILTER PROJECT or the next clause"
+_PATTERN_HINT = "after a pattern, write ; : -> OR + AS FILTER PROJECT WITHOUT or the next clause"
 _CONDITION_HINT = "a condition is a variable with a predicate in brackets: x[...]"
 
 _EXPECTED_WORDS = {
@@ -53,11 +53,16 @@ _EXPECTED_WORDS = {
     "STAR": "'*'",
     "SLASH": "'/'",
     "PERCENT": "'%'",
-    "COLON_PLUS": "':+'",
+    "ARROW": "'->'",
+    "REPETITION": "'?'",
+    "COLON_BRACE": "':{'",
+    "ARROW_BRACE": "'->{'",
+    "ANY_EVENT": "'_'",
     "$END": "the end",
 }
-_BRACKETS = {"RPAR": "LPAR", "RSQB": "LSQB", "RBRACE": "LBRACE"}
-_CLOSERS = {"LPAR": ")", "LSQB": "]", "LBRACE": "}"}
+BRACKETS = {"RPAR": ("LPAR",), "RSQB": ("LSQB",), "RBRACE": ("LBRACE", "COLON_BRACE", "ARROW_BRACE")}
+"""Closing brackets, each with those that it closes."""
+CLOSERS = {"LPAR": ")", "LSQB": "]", "LBRACE": "}", "COLON_BRACE": "}", "ARROW_BRACE": "}"}
 _QUOTES = {"'": "string", '"': "string", "`": "quoted name"}
 _WRITE_INSTEAD = {
     **dict.fromkeys("\u2018\u2019\u201c\u201d\u00b4", "quote strings with ' and names with `"),
@@ -69,7 +74,9 @@ _WRITE_INSTEAD = {
     "|": "write OR",
     "!": "write NOT, or != to compare",
 }
-_GOING_ON = ("SEMICOLON", "COLON", "PLUS", "COLON_PLUS", "_AS", "_OR")
+_RARE_BEGINNINGS = {"ANY_EVENT", "_PERMUTE", "NOT"}
+"""Tokens that may begin a part of a pattern; a user who forgot the part did not want one of these."""
+_GOING_ON = ("SEMICOLON", "COLON", "ARROW", "PLUS", "STAR", "REPETITION", "LBRACE", "_AS", "_OR")
 _PATH = re.compile(r"(?!select\s|create\s|/\*|--)(?:.*\.ceql|\S*[/\\]\S*)", re.IGNORECASE)
 _NEXT_WORD = re.compile(r"[ \t]+(\w+)")
 _VALUE_START = {"NAME", "QUOTED_NAME", "NUMBER", "STRING"}
@@ -156,9 +163,9 @@ def _early_end(error: UnexpectedToken, before: list[Token]) -> Mistake:
 
 def _unclosed_bracket(error: UnexpectedToken, before: list[Token]) -> Mistake | None:
     pending = _open_brackets(before)
-    if not pending or not any(_BRACKETS.get(name) == pending[-1].type for name in _accepted(error)):
+    if not pending or not any(pending[-1].type in BRACKETS.get(name, ()) for name in _accepted(error)):
         return None
-    closer = _CLOSERS[pending[-1].type]
+    closer = CLOSERS[pending[-1].type]
     return Mistake(f"'{pending[-1]}' is not closed", span_of(pending[-1]), f"close it with {closer}")
 
 
@@ -206,9 +213,9 @@ def _open_brackets(before: list[Token]) -> list[Token]:
     """Return the brackets that are open after some tokens, the innermost last."""
     pending: list[Token] = []
     for token in before:
-        if token.type in _CLOSERS:
+        if token.type in CLOSERS:
             pending.append(token)
-        elif token.type in _BRACKETS and pending:
+        elif token.type in BRACKETS and pending:
             pending.pop()
     return pending
 
@@ -216,10 +223,10 @@ def _open_brackets(before: list[Token]) -> list[Token]:
 def _unmatched_bracket(token: Token, before: list[Token]) -> Mistake | None:
     pending = _open_brackets(before)
     here = span_of(token)
-    if token.type in _BRACKETS and not pending:
+    if token.type in BRACKETS and not pending:
         return Mistake(f"'{token}' closes nothing", here)
-    if token.type in _BRACKETS and pending[-1].type != _BRACKETS[token.type]:
-        hint = f"close it with {_CLOSERS[pending[-1].type]} first"
+    if token.type in BRACKETS and pending[-1].type not in BRACKETS[token.type]:
+        hint = f"close it with {CLOSERS[pending[-1].type]} first"
         return Mistake(f"'{token}' does not close '{pending[-1]}'", here, hint, span_of(pending[-1]))
     if token.type == "LSQB" and pending and pending[-1].type == "LSQB":
         return Mistake("'[' inside [...]", here, "close the first [ with ]", span_of(pending[-1]))
@@ -233,7 +240,14 @@ def _reserved_word(error: UnexpectedToken, token: Token) -> Mistake | None:
         hint = "write it inside the brackets of a condition: x[NOT ...]"
         return Mistake(f"'{token}' negates a predicate, not a pattern or a condition", span_of(token), hint)
     is_value = accepted >= _VALUE_START and token.type not in ("_AND", "_OR")
-    must_be_name = "NAME" in accepted and accepted <= {"NAME", "QUOTED_NAME", "LPAR", "RSQB", "RBRACE"}
+    must_be_name = "NAME" in accepted and accepted <= {
+        "NAME",
+        "QUOTED_NAME",
+        "LPAR",
+        "RSQB",
+        "RBRACE",
+        *_RARE_BEGINNINGS,
+    }
     if token.lower() in RESERVED and (is_value or must_be_name):
         return Mistake(f"'{token}' is a reserved word", span_of(token), f"write `{token}` to use it as a name")
     return None
@@ -266,7 +280,7 @@ def _formula_after_filter(token: Token | None, before: list[Token]) -> Mistake |
     if conditions is None:
         return None
     hint = _COVERS_HINT.format(word="FILTER")
-    if token is not None and token.type in _GOING_ON and conditions and conditions[-1].type in _BRACKETS:
+    if token is not None and token.type in _GOING_ON and conditions and conditions[-1].type in BRACKETS:
         return Mistake(f"unexpected '{token}' after FILTER's conditions", span_of(token), hint)
     last_or = next((earlier for earlier in reversed(conditions) if earlier.type in ("_OR", "_AND")), None)
     if last_or is not None and last_or.type == "_OR" and conditions[-1].type not in ("_OR", "RSQB"):
@@ -340,12 +354,13 @@ def _sql_habit(token: Token, before: list[Token], accepted: set[str]) -> str | N
     if last == "_IN" and token.type == "LPAR":
         return "write IN {'a', 'b'}"
     is_pattern = {"SEMICOLON", "COLON"} <= accepted
-    if is_pattern and token.type == "STAR":
-        return "write + for one or more; there is no sign for zero or more"
     if is_pattern and token.type == "NAME" and token.upper() == "GROUP":
         return "write PARTITION BY [...]"
     if is_pattern and token.type in ("COMPARISON", "MORE", "_IN", "LIKE"):
         return "WHERE takes a pattern; write conditions after it, as FILTER x[...]"
+    if token.type == "COMMA" and accepted & {"PARTITION", "_WITHOUT"}:
+        join = "join the parts of a pattern by ; (later) or : (at once)"
+        return join if _open_conditions(before) is None else "join conditions by AND or OR"
     return None
 
 
@@ -375,6 +390,8 @@ def _expected_words(error: UnexpectedToken) -> str:
     if "NUMBER" in accepted:
         # A minus may come before every number, but a user who forgot the number did not want a minus.
         accepted.discard("MINUS")
+    if "ANY_EVENT" in accepted:
+        accepted -= _RARE_BEGINNINGS
     things = []
     for telling, covered, thing in _GROUPS:
         if telling <= accepted:

@@ -17,7 +17,7 @@ from lark.visitors import Transformer_NonRecursive
 
 from ceql.errors import Span, did_you_mean
 from ceql.syntax import ast
-from ceql.syntax.mistakes import CLAUSES, ORDER_HINT, Mistake, span_of, syntax_mistake
+from ceql.syntax.mistakes import BRACKETS, CLAUSES, CLOSERS, ORDER_HINT, Mistake, span_of, syntax_mistake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,11 +116,11 @@ class _BoundedNesting:
     def process(self, stream: Iterator[Token]) -> Iterator[Token]:
         depth = 0
         for token in stream:
-            if token.type in ("LPAR", "LSQB", "LBRACE"):
+            if token.type in CLOSERS:
                 depth += 1
                 if depth > MAX_NESTING:
                     _refuse_nesting(span_of(token))
-            elif token.type in ("RPAR", "RSQB", "RBRACE"):
+            elif token.type in BRACKETS:
                 depth -= 1
             yield token
 
@@ -268,20 +268,44 @@ class _TreeBuilder(Transformer_NonRecursive):  # type: ignore[type-arg]
         return ast.Or(tuple(children), span=_over(meta))
 
     def sequence(self, meta: Meta, children: list[Any]) -> ast.Sequence:
-        gaps = tuple(token.type == "SEMICOLON" for token in children[1::2])
+        gaps = tuple(map(ast.Gap, children[1::2]))
         return ast.Sequence(tuple(children[::2]), gaps, span=_over(meta))
+
+    def absence(self, meta: Meta, children: list[Any]) -> ast.Absence:
+        return ast.Absence(children[1], span=_over(meta))
+
+    def permutation(self, meta: Meta, children: list[Any]) -> ast.Permutation:
+        return ast.Permutation(tuple(children), span=_over(meta))
+
+    def without(self, meta: Meta, children: list[Any]) -> ast.Without:
+        return ast.Without(*children, span=_over(meta))
 
     def as_variable(self, meta: Meta, children: list[Any]) -> ast.As:
         formula, variable = children
         return ast.As(formula, _name(variable), span=_over(meta))
 
-    def iteration(self, meta: Meta, children: list[Any]) -> ast.Iteration:
+    def repetition(self, meta: Meta, children: list[Any]) -> ast.Iteration:
         formula, sign = children
-        return ast.Iteration(formula, sign.type == "COLON_PLUS", span=_over(meta))
+        gap, least, most = sign[:-1], int(sign[-1] == "+"), 1 if sign[-1] == "?" else None
+        return _iteration(formula, gap, least, most, _over(meta))
+
+    def exactly(self, meta: Meta, children: list[Any]) -> ast.Iteration:
+        formula, brace, number = children
+        count = _count(number, "repetition")
+        return _iteration(formula, brace[:-1], count, count, _over(meta))
+
+    def at_least(self, meta: Meta, children: list[Any]) -> ast.Iteration:
+        formula, brace, low, high = children
+        most = None if high is None else _count(high, "repetition")
+        return _iteration(formula, brace[:-1], _count(low, "repetition"), most, _over(meta))
 
     def atom(self, meta: Meta, children: list[Any]) -> ast.Atom:
-        stream, _, event_type = children
-        return ast.Atom(_name(event_type), _name(stream) if stream is not None else None, span=_over(meta))
+        stream, _, event_type, predicate = children
+        if event_type.type == "ANY_EVENT" and stream is not None:
+            hint = "write _ for any event, or a type of the stream"
+            raise Mistake(f"'{stream}>_' is not possible: _ is an event of any stream", _over(meta), hint)
+        name = None if event_type.type == "ANY_EVENT" else _name(event_type)
+        return ast.Atom(name, _name(stream) if stream is not None else None, predicate, span=_over(meta))
 
     def any_condition(self, meta: Meta, children: list[Any]) -> ast.AnyCondition:
         return ast.AnyCondition(tuple(children), span=_over(meta))
@@ -359,6 +383,15 @@ class _TreeBuilder(Transformer_NonRecursive):  # type: ignore[type-arg]
 
     def name_list(self, meta: Meta, children: list[Any]) -> tuple[ast.Name, ...]:
         return tuple(_name(token) for token in children)
+
+
+def _iteration(formula: ast.Formula, gap: str, least: int, most: int | None, span: Span) -> ast.Iteration:
+    if most is not None and most < least:
+        raise Mistake(f"{{{least},{most}}} allows no number of rounds", span, "the smaller number comes first")
+    if most == 0:
+        raise Mistake("{0} repeats a part no time, so it matches nothing", span, "leave it out, or write NOT before it")
+    # A single round has no gap.
+    return ast.Iteration(formula, ast.Gap(gap or ";") if most != 1 else ast.Gap.ANY, least, most, span=span)
 
 
 class _Clause:

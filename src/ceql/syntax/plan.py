@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 import pyarrow as pa
 
 from ceql.schema import UNKNOWN_TYPE, Attributes, EventType, Kind
-from ceql.syntax.ast import Consumption, Strategy
+from ceql.syntax.ast import Consumption, Gap, Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -203,13 +203,19 @@ class Formula:
         for child in self.children():
             yield from child.walk()
 
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether the formula also finds nothing at all, wherever it looks."""
+        return any(child.may_be_empty for child in self.children())
+
 
 @dataclass(frozen=True, slots=True)
 class Atom(Formula):
-    """One event of a type."""
+    """One event of a type, or of any type if none is given, that satisfies some predicates."""
 
-    event_type: str
+    event_type: str | None
     stream: str | None
+    predicates: tuple[Expression, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,18 +228,61 @@ class As(Formula):
 
 @dataclass(frozen=True, slots=True)
 class Iteration(Formula):
-    """The formula one or more times; `may_skip` says whether events may lie in between."""
+    """The formula `least` to `most` times, one after the other; None means any number of times."""
 
     formula: Formula
-    may_skip: bool
+    gap: Gap
+    least: int
+    most: int | None
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether there may be no round, or only empty ones."""
+        return self.least == 0 or self.formula.may_be_empty
 
 
 @dataclass(frozen=True, slots=True)
 class Sequence(Formula):
-    """Formulas one after the other; `may_skip[i]` says whether events may lie after part i."""
+    """Formulas one after the other; `gaps[i]` says what may lie after part i.
+
+    `absent[i]` is what may not lie there, None if there is no such thing.
+    """
 
     parts: tuple[Formula, ...]
-    may_skip: tuple[bool, ...]
+    gaps: tuple[Gap, ...]
+    absent: tuple[Absent | None, ...]
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether all parts may be empty."""
+        return all(part.may_be_empty for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Permutation(Formula):
+    """Formulas one after the other, in any order; any events may lie in between."""
+
+    parts: tuple[Formula, ...]
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether all parts may be empty."""
+        return all(part.may_be_empty for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """Events that may not lie in a gap: the formula finds single events."""
+
+    formula: Formula
+
+
+@dataclass(frozen=True, slots=True)
+class Without(Formula):
+    """The formula, with nothing of something else in any of its gaps."""
+
+    formula: Formula
+    absent: Absent
 
 
 @dataclass(frozen=True, slots=True)

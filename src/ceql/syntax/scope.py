@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
+ANY_TYPE = ""
+"""Stands for the types of a stream that does not declare them."""
+
+
 def sources_of(query: ast.Query, schema: Schema) -> dict[str, Stream]:
     """Return the streams that FROM names."""
     sources: dict[str, Stream] = {}
@@ -43,11 +47,11 @@ class Names:
     """The names that a formula introduces, in order of appearance, each with its first place.
 
     `columns` are the names that SELECT * shows: AS variables, and types of atoms under no AS. Names that an outer
-    PROJECT drops do not count, so the columns hold every marked event.
+    PROJECT drops do not count, so the columns hold every marked event. Names under NOT and WITHOUT hold no event.
     """
 
     variables: dict[str, ast.Name] = field(default_factory=dict)
-    atoms: dict[tuple[str | None, str], ast.Atom] = field(default_factory=dict)
+    atoms: dict[tuple[str | None, str | None], ast.Atom] = field(default_factory=dict)
     columns: dict[str, None] = field(default_factory=dict)
 
     def introduced(self, name: str) -> ast.Name | None:
@@ -58,7 +62,7 @@ class Names:
     @property
     def known(self) -> list[str]:
         """Every name that can be a variable."""
-        return [*self.columns, *(event_type for _, event_type in self.atoms)]
+        return [*self.columns, *(event_type for _, event_type in self.atoms if event_type is not None)]
 
 
 def names_in(formula: ast.Formula) -> Names:
@@ -69,8 +73,9 @@ def names_in(formula: ast.Formula) -> Names:
         node, kept, has_column = pending.pop()
         if isinstance(node, ast.Atom):
             names.atoms.setdefault(_atom_key(node), node)
-            if not has_column and (kept is None or node.event_type.text in kept):
-                names.columns.setdefault(node.event_type.text)
+            event_type = None if node.event_type is None else node.event_type.text
+            if event_type is not None and not has_column and (kept is None or event_type in kept):
+                names.columns.setdefault(event_type)
         elif isinstance(node, ast.As):
             names.variables.setdefault(node.variable.text, node.variable)
             if kept is None or node.variable.text in kept:
@@ -79,13 +84,23 @@ def names_in(formula: ast.Formula) -> Names:
         elif isinstance(node, ast.Project):
             listed = frozenset(name.text for name in node.variables)
             kept = listed if kept is None else kept & listed
-        below = [child for child in node.children() if isinstance(child, ast.Formula)]
-        pending += [(child, kept, has_column) for child in reversed(below)]
+        pending += [(child, kept_below, has_column) for child, kept_below in reversed(_below(node, kept))]
     return names
 
 
-def _atom_key(atom: ast.Atom) -> tuple[str | None, str]:
-    return (None if atom.stream is None else atom.stream.text), atom.event_type.text
+def _below(node: ast.Formula, kept: frozenset[str] | None) -> list[tuple[ast.Formula, frozenset[str] | None]]:
+    """Return the parts of a node with the names they may keep: what must not happen keeps none."""
+    nothing: frozenset[str] = frozenset()
+    if isinstance(node, ast.Without):
+        return [(node.formula, kept), (node.absent, nothing)]
+    kept = nothing if isinstance(node, ast.Absence) else kept
+    return [(child, kept) for child in node.children() if isinstance(child, ast.Formula)]
+
+
+def _atom_key(atom: ast.Atom) -> tuple[str | None, str | None]:
+    names = (atom.stream, atom.event_type)
+    stream, event_type = (None if name is None else name.text for name in names)
+    return stream, event_type
 
 
 class Owner(NamedTuple):
@@ -98,6 +113,8 @@ class Owner(NamedTuple):
     def of(cls, variable: str, types: Iterable[EventType]) -> Owner:
         """Return a variable as the owner; if it holds one event type, the type is the owner."""
         names = sorted({event_type for _, event_type in types})
+        if names == [ANY_TYPE]:
+            return cls("events have no", "they have")
         if len(names) == 1:
             return cls(f"event type {names[0]} has no", f"{names[0]} has")
         return cls(f"'{variable}' ({listing(names)}) has no", f"'{variable}' has")
@@ -121,6 +138,9 @@ class Scope:
         order = dict.fromkeys(pair for types in self._types.values() for pair in sorted(types))
         self._order = {pair: index for index, pair in enumerate(order)}
         self.pattern_types = frozenset(order)
+        named = (types for (_, event_type), types in self._types.items() if event_type is not None)
+        self.named_types = frozenset().union(*named) or self.pattern_types
+        """The types that the pattern names. Any other event is seen only if it has what WITHIN measures."""
 
     def types_of(self, atom: ast.Atom) -> frozenset[EventType]:
         """Return the (stream, type) pairs that an atom may match."""
@@ -131,8 +151,10 @@ class Scope:
             hint = did_you_mean(atom.stream.text, self.sources) or f"FROM lists {listing(self.sources)}"
             raise Mistake(f"stream '{atom.stream.text}' is not in FROM", atom.stream.span, hint)
         streams = [atom.stream.text] if atom.stream is not None else list(self.sources)
-        event_type = atom.event_type.text
         declared = {name: self.sources[name].event_types for name in streams}
+        if atom.event_type is None:
+            return frozenset((name, known) for name, types in declared.items() for known in types or (ANY_TYPE,))
+        event_type = atom.event_type.text
         found = frozenset(
             (name, event_type) for name, types in declared.items() if types is None or event_type in types
         )
