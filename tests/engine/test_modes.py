@@ -34,7 +34,10 @@ def run(script: str, *warnings: str, **environment: str) -> str:
 
 
 UNCOMPILED = """
-import cases, test_spec
+import warnings
+import ceql, cases, test_spec
+# Some cases are queries of which the user is warned.
+warnings.simplefilter("ignore", ceql.CeqlWarning)
 chosen = test_spec.CASES[::12]
 for case in chosen:
     for name in ("engine", "engine-collecting", "engine-tight"):
@@ -58,8 +61,10 @@ caching.CacheImpl._locator_classes = [one for one in locators if "UserProvided" 
 import numba
 assert numba.config.BOUNDSCHECK and not numba.config.CACHE_DIR
 import pyarrow as pa
+import warnings
 import ceql, cases, test_spec
 assert not numba.config.CACHE_DIR
+warnings.simplefilter("ignore", ceql.CeqlWarning)
 for case in test_spec.CASES[::4]:
     cases.check(case, case.compile().plan.limit, test_spec.EVALUATORS["engine-tight"](case))
 queries = [
