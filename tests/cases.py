@@ -6,7 +6,7 @@ Positions count the events of the streams in FROM. A match lists the positions o
 variable, and may give its `interval`, the positions of
 its first and last event. Where the query has a LIMIT, `matches` lists all that it chooses from.
 Attribute types follow from the values; `schema` states them where they do not, in the words
-of CREATE STREAM.
+of CREATE STREAM. With `complete = true`, nothing comes after the events.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class Case:
     matches: list[dict[str, Any]]
     schema: dict[str, str] = field(default_factory=dict)
     time_column: str | None = None
+    complete: bool = False
 
     @property
     def attribute_types(self) -> dict[str, pa.DataType]:
@@ -70,7 +71,7 @@ def load_file(path: Path) -> list[Case]:
     raw = tomllib.loads(path.read_text(encoding="utf-8"))
     cases = []
     for test in raw["test"]:
-        unknown = set(test) - {"name", "query", "events", "matches", "schema", "time_column", "why"}
+        unknown = set(test) - {*("name", "query", "events", "matches", "schema", "time_column", "complete", "why")}
         assert not unknown, f"{path.name}: {test.get('name')}: unknown keys {unknown}"
         test.pop("why", None)
         schema = test.get("schema", {})

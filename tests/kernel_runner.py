@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 import ceql
+from ceql.engine.pipeline import END_OF_ALL, END_OF_EVENTS
 from ceql.engine.reading import Reading
 from ceql.engine.session import Session
 from reference import Completed, Valuation
@@ -27,13 +28,18 @@ def recognise(
     shape: str = "matches",
     collects_always: bool = False,
     restores: bool = False,
+    complete: bool = False,
     **options: Any,
 ) -> list[Completed]:
-    """Feed parts of a stream to a session; fail if a match comes out twice or out of order."""
+    """Feed parts of a stream to a session; fail if a match comes out twice or out of order.
+
+    With `complete`, silences that the end of the stream cuts off count, too.
+    """
     session = _prepared(Session(query, shape=shape, **options), collects_always)  # type: ignore[arg-type]
     found: list[tuple[int, Valuation]] = []
-    for part in parts:
-        reading = session.read(part)
+    for number, part in enumerate(parts):
+        end = END_OF_ALL if complete else END_OF_EVENTS
+        reading = session.read(part, end if number == len(parts) - 1 else None)
         for some in reading.begin():
             assert isinstance(reading, Reading)
             assert len(some.rows()) >= 0, "rows can be made of them"

@@ -51,18 +51,32 @@ class Completed(NamedTuple):
 
 
 def recognise(
-    query: ast.Query, events: list[Event], columns: list[str], time_column: str | None = None
+    query: ast.Query,
+    events: list[Event],
+    columns: list[str],
+    time_column: str | None = None,
+    *,
+    complete: bool = False,
 ) -> list[Completed]:
     """Return the matches by completing event; positions are those of the whole stream.
 
-    `columns` are the variables that SELECT * shows.
+    `columns` are the variables that SELECT * shows, `time_column` is what durations measure. With `complete`, silences
+    that the end of the stream cuts off count, too.
     """
     events = as_declared(query, events)
+    _, absences = without_silences(with_conditions(query.formula))
+    window = query.window
+    if isinstance(window, ast.AttributeWindow | ast.DurationWindow) and window.attribute:
+        time_column = window.attribute.text
+    before, after = (one and Silence(_atoms(one), one.duration, time_column) for one in absences)  # type: ignore[arg-type]
+    measured = [window, *(silence.duration for silence in (before, after) if silence)]
+    is_present = [all(_is_measured(window, event, time_column) for window in measured) for event in events]
     partitions: dict[Any, list[int]] = defaultdict(list)
     for row, event in enumerate(events):
         key = tuple(_key(event.get(name.text)) for name in query.partition_by)
-        if None not in key and _is_measured(query.window, event, time_column):
+        if None not in key and is_present[row]:
             partitions[key].append(row)
+    last = next((events[row] for row in range(len(events))[::-1] if is_present[row]), {})
 
     by_end: dict[int, frozenset[Valuation]] = {}
     key_of_end: dict[int, Any] = {}
@@ -70,6 +84,15 @@ def recognise(
         part = [events[row] for row in rows]
         found = _selected(query, columns, valuations(query.formula, part))
         within = {one for one in found if _in_window(query.window, one, part, time_column)}
+        if before:
+            within = {one for one in within if before.is_kept_before(part, one.start)}
+        if after:
+            within = {
+                one
+                for one in within
+                if after.is_kept_after(part, one.end)
+                and (complete or after.elapsed(part[one.end], last) >= _size(after.duration))
+            }
         for one in within:
             by_end.setdefault(rows[one.end], frozenset())
             by_end[rows[one.end]] |= {one}
@@ -90,11 +113,63 @@ def recognise(
             for one in kept
         )
         completed.append(Completed(end, moved))
+        # A match that waits for a silence forgets all events up to its deadline.
+        horizon = end
+        if after:
+            later = (row for row in range(end, len(events)) if is_present[row])
+            horizon = max(row for row in later if after.covers(events[end], events[row]))
         if query.consumption is Consumption.ANY:
-            forgotten[None] = end
+            forgotten[None] = horizon
         elif query.consumption is Consumption.PARTITION:
-            forgotten[key] = end
+            forgotten[key] = horizon
     return completed
+
+
+class Silence(NamedTuple):
+    """NOT ... FOR at one end of a pattern: events, how long none of them may come, and the attribute of the time."""
+
+    atoms: list[ast.Atom]
+    duration: ast.AttributeWindow | ast.DurationWindow
+    time_column: str | None
+
+    def elapsed(self, earlier: Event, later: Event) -> Any:
+        """Return how much time there is between two events."""
+        return _elapsed(self.duration, earlier, later, self.time_column)
+
+    def covers(self, earlier: Event, later: Event) -> bool:
+        """Whether a silence that begins or ends at one event reaches the other."""
+        return bool(self.elapsed(earlier, later) <= _size(self.duration))
+
+    def is_kept_before(self, part: list[Event], at: int) -> bool:
+        """Whether none of the events comes shortly before an event."""
+        broken = _all_positions(self.atoms, part[:at])
+        return not any(self.covers(part[row], part[at]) for row in broken)
+
+    def is_kept_after(self, part: list[Event], at: int) -> bool:
+        """Whether none of the events comes shortly after an event."""
+        broken = _all_positions(self.atoms, part)
+        return not any(row > at and self.covers(part[at], part[row]) for row in broken)
+
+
+def without_silences(
+    formula: ast.Formula,
+) -> tuple[ast.Formula, tuple[ast.Absence | None, ast.Absence | None]]:
+    """Return a pattern without NOT ... FOR at its start and end, and these; its conditions must stand at its atoms."""
+    found: dict[int, ast.Absence] = {}
+
+    def without(part: ast.Formula) -> ast.Formula:
+        if isinstance(part, ast.Sequence):
+            parts, gaps = list(part.parts), list(part.gaps)
+            for end in (0, -1):
+                absence = parts[end]
+                if isinstance(absence, ast.Absence) and absence.duration is not None:
+                    found[end] = absence
+                    del parts[end], gaps[end]
+            return ast.Sequence(tuple(parts), tuple(gaps)) if gaps else parts[0]
+        # OR between conditions makes copies, whose ends are the same.
+        return _changed(part, without) if isinstance(part, ast.Or | ast.Project | ast.Without) else part
+
+    return without(formula), (found.get(0), found.get(-1))
 
 
 def as_declared(query: ast.Query, events: list[Event]) -> list[Event]:
@@ -140,8 +215,12 @@ Found = set["Valuation | None"]
 
 
 def valuations(formula: ast.Formula, stream: list[Event]) -> set[Valuation]:
-    """Return the set that the paper's figure assigns to a formula, without the empty valuation."""
-    return {one for one in _found(with_conditions(formula), stream) if one is not NOTHING}
+    """Return the set that the paper's figure assigns to a formula, without the empty valuation.
+
+    Silences around the formula are left out.
+    """
+    bare, _ = without_silences(with_conditions(formula))
+    return {one for one in _found(bare, stream) if one is not NOTHING}
 
 
 def _found(formula: ast.Formula, stream: list[Event], forbidden: frozenset[int] = frozenset()) -> Found:
@@ -524,17 +603,27 @@ def _in_window(window: ast.Window | None, one: Valuation, stream: list[Event], t
             return True
         case ast.EventsWindow():
             return one.end - one.start <= window.count
-        case ast.AttributeWindow():
-            name = window.attribute.text
-            first, last = stream[one.start][name], stream[one.end][name]
-            # Infinity, too, is at distance 0 from itself.
-            return first == last or Decimal(last) - Decimal(first) <= window.size
-        case ast.DurationWindow():
-            name = window.attribute.text if window.attribute else time_column
-            length = sum(Decimal(amount) * _NANOSECONDS[unit.removesuffix("s")] for amount, unit in window.parts)
-            elapsed = stream[one.end][name] - stream[one.start][name]
-            return elapsed // timedelta(microseconds=1) * 1000 <= length
+        case ast.AttributeWindow() | ast.DurationWindow():
+            return bool(_elapsed(window, stream[one.start], stream[one.end], time_column) <= _size(window))
     raise AssertionError(window)
+
+
+def _elapsed(
+    window: ast.AttributeWindow | ast.DurationWindow, earlier: Event, later: Event, time_column: str | None
+) -> Any:
+    """Return how far apart two events are in what WITHIN or FOR measures; for times, in nanoseconds."""
+    name = window.attribute.text if window.attribute else time_column
+    first, last = earlier[name], later[name]
+    if isinstance(window, ast.DurationWindow):
+        return (last - first) // timedelta(microseconds=1) * 1000
+    # Infinity, too, is at distance 0 from itself.
+    return Decimal(0) if first == last else Decimal(last) - Decimal(first)
+
+
+def _size(window: ast.AttributeWindow | ast.DurationWindow) -> Any:
+    if isinstance(window, ast.AttributeWindow):
+        return window.size
+    return sum(Decimal(amount) * _NANOSECONDS[unit.removesuffix("s")] for amount, unit in window.parts)
 
 
 def _chosen(strategy: Strategy, found: set[Valuation]) -> set[Valuation]:

@@ -30,8 +30,12 @@ def simulate(
     events: list[dict[str, Any]],
     *,
     change: Callable[[CEA], CEA] = lambda cea: cea,
+    complete: bool = False,
 ) -> list[Completed]:
-    """Return what the automaton finds; fails if it finds a match twice."""
+    """Return what the automaton finds; fails if it finds a match twice.
+
+    With `complete`, silences that the end of the stream cuts off count, too.
+    """
     bound = query.plan
     events = as_declared(query.tree, events)
     determinizer = Determinizer(change(query.automaton), bound.strategy)
@@ -39,16 +43,46 @@ def simulate(
     open_matches: dict[Any, list[Open]] = defaultdict(list)
     rows_of: dict[Any, list[int]] = defaultdict(list)
     completed = []
+    waiting: list[tuple[int, Any, list[Valuation]]] = []
+    broken: dict[Any, int] = {}
+
+    def complete_due(is_over: Callable[[int], bool]) -> None:
+        while waiting and is_over(waiting[0][0]):
+            row, key, kept = waiting.pop(0)
+            completed.append(Completed(row, frozenset(kept)))
+            if bound.consumption is Consumption.ANY:
+                open_matches.clear()
+                waiting.clear()
+            elif bound.consumption is Consumption.PARTITION:
+                open_matches[key].clear()
+                waiting[:] = [one for one in waiting if one[1] != key]
+
+    def elapsed(first: int, last: int) -> Any:
+        return _elapsed(bound.silences[0].attribute, events[first], events[last])
+
+    last = None
     for row, event in enumerate(events):
+        if not all(_is_measured(window, event) for window in (bound.window, *bound.silences)):
+            continue
+        last = row
+        complete_due(lambda first: elapsed(first, row) > bound.silence_after.size)  # type: ignore[union-attr] # noqa: B023
         key = tuple(event.get(name) for name in bound.partition_by)
-        if None in key or not _is_measured(bound.window, event):
+        if None in key:
             continue
         key = tuple("NaN" if value != value else value for value in key)
         rows = rows_of[key]
         rows.append(row)
         at = len(rows) - 1
         symbol = determinizer.alphabet.symbol(Event(event[TYPE], event, event[STREAM]))
-        candidates = [*open_matches[key], Open(determinizer.start, at, frozenset())]
+        breaks_before, breaks_after = determinizer.broken(symbol)
+        candidates = list(open_matches[key])
+        is_quiet = key not in broken or elapsed(broken[key], row) > bound.silence_before.size  # type: ignore[union-attr]
+        if is_quiet:
+            candidates.append(Open(determinizer.start, at, frozenset()))
+        if breaks_before:
+            broken[key] = row
+        if breaks_after:
+            waiting[:] = [one for one in waiting if one[1] != key]
         open_matches[key] = [
             Open(state, one.start, one.held | {(name, at) for name in label})
             for one in candidates
@@ -65,12 +99,25 @@ def simulate(
         if not kept:
             continue
         moved = [Valuation(rows[v.start], row, frozenset((name, rows[i]) for name, i in v.held)) for v in kept]
+        if bound.silence_after is not None:
+            waiting.append((row, key, moved))
+            continue
         completed.append(Completed(row, frozenset(moved)))
         if bound.consumption is Consumption.ANY:
             open_matches.clear()
         elif bound.consumption is Consumption.PARTITION:
             open_matches[key].clear()
+    if bound.silence_after is not None:
+        size = bound.silence_after.size
+        complete_due(lambda first: complete or elapsed(first, last) >= size)
     return completed
+
+
+def _elapsed(attribute: str, first: dict[str, Any], last: dict[str, Any]) -> Any:
+    begin, end = first[attribute], last[attribute]
+    if isinstance(end, date) and begin != end:
+        return (end - begin) // timedelta(microseconds=1) * 1000
+    return Decimal(0) if begin == end else Decimal(end) - Decimal(begin)
 
 
 def _is_measured(window: Any, event: dict[str, Any]) -> bool:
@@ -83,12 +130,7 @@ def _in_window(window: Any, events: list[dict[str, Any]], first: int, last: int,
         case plan.EventsWindow():
             return distance <= window.count
         case plan.AttributeWindow():
-            begin, end = events[first][window.attribute], events[last][window.attribute]
-            if begin == end:
-                return True
-            if isinstance(end, date):
-                return (end - begin) // timedelta(microseconds=1) * 1000 <= window.size
-            return Decimal(end) - Decimal(begin) <= window.size
+            return bool(_elapsed(window.attribute, events[first], events[last]) <= window.size)
     return True
 
 

@@ -10,6 +10,7 @@ import pytest
 import cases
 import kernel_runner
 from cases import Case
+from ceql.syntax.clauses import attribute_measured
 from reference import Completed, recognise
 from simulation import simulate
 
@@ -19,12 +20,13 @@ CASES = cases.load()
 def by_definition(case: Case) -> list[Completed]:
     query = case.compile()
     columns = [variable.name for variable in query.plan.variables]
-    return recognise(query.tree, case.stream(query), columns, getattr(query.plan.window, "attribute", None))
+    time_column = attribute_measured(query.plan.window, query.plan.silences)
+    return recognise(query.tree, case.stream(query), columns, time_column, complete=case.complete)
 
 
 def by_automaton(case: Case) -> list[Completed]:
     query = case.compile()
-    return simulate(query, case.stream(query))
+    return simulate(query, case.stream(query), complete=case.complete)
 
 
 def by_engine(case: Case, **options: Any) -> list[Completed]:
@@ -40,7 +42,7 @@ def by_engine(case: Case, **options: Any) -> list[Completed]:
     parts = [events]
     if options.get("restores") and not streams:
         parts = [events.slice(at, 1) for at in range(len(case.events))]
-    return kernel_runner.recognise(query, parts, time_column=case.time_column, **options)
+    return kernel_runner.recognise(query, parts, time_column=case.time_column, complete=case.complete, **options)
 
 
 EVALUATORS: dict[str, Callable[[Case], list[Completed]]] = {

@@ -29,13 +29,17 @@ from ceql.syntax import plan
 from ceql.syntax.ast import Gap
 
 INITIAL, FINAL = 0, 1
+NOWHERE = -1
 
 
 def build(formula: plan.Formula) -> CEA:
     """Return the automaton whose runs are the formula's valuations that are not empty, with all variables."""
     states = _States()
     steps = _build(formula, INITIAL, FINAL, states)
-    return CEA(states.n_states, tuple(_transitions(steps)), INITIAL, FINAL)
+    before, after = (
+        frozenset(step.guard for step in steps if step.kind is kind) for kind in (_Kind.BEFORE, _Kind.AFTER)
+    )
+    return CEA(states.n_states, tuple(_transitions(steps)), INITIAL, FINAL, before, after)
 
 
 class _States:
@@ -50,11 +54,16 @@ class _States:
 
 
 class _Kind(Enum):
-    """What a step does with its event: a loop that skips may also wait for an event that fits."""
+    """What a step does with its event: a loop that skips may also wait for an event that fits.
+
+    The last two are no steps, but events that may not come before or after a run. FILTER concerns them, too.
+    """
 
     TAKES = 0
     SKIPS = 1
     WAITS = 2
+    BEFORE = 3
+    AFTER = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +85,8 @@ def _transitions(steps: list[_Step]) -> Iterator[Transition]:
         if step.kind is _Kind.TAKES:
             taken.setdefault(step.source, set()).add(step.guard)
     for step in steps:
+        if step.kind in (_Kind.BEFORE, _Kind.AFTER):
+            continue
         unless = {guard for guard, _ in step.absent}
         if step.kind is _Kind.WAITS:
             unless |= taken[step.source]
@@ -152,7 +163,8 @@ def _filter(formula: plan.Filter, inner: list[_Step]) -> list[_Step]:
 
 def _without(formula: plan.Without, inner: list[_Step]) -> list[_Step]:
     absent = _events_of(formula.absent)
-    return [step if step.kind is _Kind.TAKES else replace(step, absent=step.absent | absent) for step in inner]
+    gaps = (_Kind.SKIPS, _Kind.WAITS)
+    return [replace(step, absent=step.absent | absent) if step.kind in gaps else step for step in inner]
 
 
 def _events_of(absent: plan.Absent | None) -> frozenset[tuple[Guard, Label]]:
@@ -188,6 +200,8 @@ def _sequence(formula: plan.Sequence, start: int, end: int, states: _States) -> 
         may_begin = may_begin and part.may_be_empty
     for state, gap, absent in zip(between, formula.gaps, formula.absent, strict=True):
         steps += _skipping(state, gap, _events_of(absent))
+    for absent, kind in ((formula.before, _Kind.BEFORE), (formula.after, _Kind.AFTER)):
+        steps += [_Step(NOWHERE, guard, label, NOWHERE, kind) for guard, label in _events_of(absent)]
     return steps
 
 

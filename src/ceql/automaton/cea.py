@@ -44,3 +44,7 @@ class CEA:
     transitions: tuple[Transition, ...]
     initial: int
     final: int
+    broken_before: frozenset[Guard] = frozenset()
+    """The events that may not come before a run begins, for as long as the plan says."""
+    broken_after: frozenset[Guard] = frozenset()
+    """The events that may not come after a run has accepted, for as long as the plan says."""

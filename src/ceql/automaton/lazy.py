@@ -65,9 +65,13 @@ class Alphabet:
 
     @classmethod
     def of(cls, cea: CEA) -> Alphabet:
-        """Return the guards in the order in which transitions first use them, those that forbid a transition last."""
+        """Return the guards in the order in which transitions first use them, those that forbid something last.
+
+        TRUE has no place, even if it forbids: every event satisfies it.
+        """
         taken = [transition.guard for transition in cea.transitions if transition.guard != TRUE]
-        forbidden = {guard for transition in cea.transitions for guard in transition.unless} - {*taken}
+        unless = (guard for transition in cea.transitions for guard in transition.unless)
+        forbidden = {*unless, *cea.broken_before, *cea.broken_after} - {*taken, TRUE}
         ordered = sorted(forbidden, key=lambda guard: sorted(map(repr, guard)))
         return cls(tuple(dict.fromkeys([*taken, *ordered])))
 
@@ -91,6 +95,7 @@ class Determinizer:
         self._strategy = strategy
         guard_bits = {guard: 1 << index for index, guard in enumerate(self.alphabet.guards)} | {TRUE: 0}
         labels = sorted({transition.label for transition in cea.transitions}, key=sorted)
+        self._breaking = [[guard_bits[guard] for guard in guards] for guards in (cea.broken_before, cea.broken_after)]
         self._labels = labels
         self._is_marking = [bool(label) for label in labels]
         label_ids = {label: index for index, label in enumerate(labels)}
@@ -104,6 +109,11 @@ class Determinizer:
     def accepts(self, state: DetState) -> bool:
         """Whether the events so far are a match."""
         return self._final in state.runs
+
+    def broken(self, symbol: int) -> tuple[bool, bool]:
+        """Return whether an event breaks the silence before a run that has not begun, and after one that has ended."""
+        before, after = (any(symbol & bits == bits for bits in guards) for guards in self._breaking)
+        return before, after
 
     def steps(self, state: DetState, symbol: int) -> tuple[Step, ...]:
         """Return each possible label of an event with the state it leads to; labels are distinct."""

@@ -48,13 +48,14 @@ def keep_gap_free(cea: CEA) -> CEA:
                 transitions.append(replace(transition, source=source, target=next_phase + transition.target))
             elif next_phase != before:
                 transitions.append(replace(transition, source=source, target=final))
-    return CEA(final + 1, tuple(transitions), cea.initial, final)
+    return replace(cea, n_states=final + 1, transitions=tuple(transitions), final=final)
 
 
 def remove_impossible(cea: CEA) -> CEA:
     """Return the automaton without transitions that no event can take, and without duplicates.
 
-    An event has one type and one stream, and FALSE or NULL is never true. Exceptions that no event satisfies go, too.
+    An event has one type and one stream, and FALSE or NULL is never true. Exceptions that no event satisfies go, too,
+    and so do events that may not come before or after a run.
     """
     guards = {guard for transition in cea.transitions for guard in (transition.guard, *transition.unless)}
     possible = {guard for guard in guards if _is_possible(guard)}
@@ -63,7 +64,12 @@ def remove_impossible(cea: CEA) -> CEA:
         unless = transition.unless & possible
         if transition.guard in possible and not any(guard <= transition.guard for guard in unless):
             kept.setdefault(replace(transition, unless=unless))
-    return CEA(cea.n_states, tuple(kept), cea.initial, cea.final)
+    return replace(
+        cea,
+        transitions=tuple(kept),
+        broken_before=frozenset(filter(_is_possible, cea.broken_before)),
+        broken_after=frozenset(filter(_is_possible, cea.broken_after)),
+    )
 
 
 def _is_possible(guard: Iterable[plan.Expression]) -> bool:
@@ -146,7 +152,7 @@ def simplify(cea: CEA) -> CEA:
 def _relabelled(cea: CEA, relabel: Callable[[Label], Label]) -> CEA:
     labels = {label: relabel(label) for label in {transition.label for transition in cea.transitions}}
     transitions = (replace(transition, label=labels[transition.label]) for transition in cea.transitions)
-    return CEA(cea.n_states, tuple(dict.fromkeys(transitions)), cea.initial, cea.final)
+    return replace(cea, transitions=tuple(dict.fromkeys(transitions)))
 
 
 def _reachable(start: int, neighbours: dict[int, list[int]]) -> set[int]:
@@ -168,4 +174,10 @@ def _renumbered(cea: CEA, kept: dict[int, int]) -> CEA:
         for transition in cea.transitions
         if transition.source in kept and transition.target in kept
     )
-    return CEA(len(number), tuple(dict.fromkeys(transitions)), number[kept[cea.initial]], number[kept[cea.final]])
+    return replace(
+        cea,
+        n_states=len(number),
+        transitions=tuple(dict.fromkeys(transitions)),
+        initial=number[kept[cea.initial]],
+        final=number[kept[cea.final]],
+    )

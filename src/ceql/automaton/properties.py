@@ -10,10 +10,11 @@ from ceql.syntax.ast import Consumption, Gap, Strategy
 def sees_every_event(query: plan.Plan, cea: CEA) -> bool:
     """Whether events that satisfy no guard can change the matches, so that none may be left out.
 
-    They can if `:`, `:+` or STRICT forbid events in between, if `_` takes any event, or if WITHIN counts events. The
-    matches then depend on the order of all events, including those that tie.
+    They can if `:`, `:+` or STRICT forbid events in between, if `_` takes any event or may not come, or if WITHIN
+    counts events. The matches then depend on the order of all events, including those that tie.
     """
-    return isinstance(query.window, plan.EventsWindow) or not _skips_everywhere(cea)
+    is_broken_by_any = TRUE in cea.broken_before | cea.broken_after
+    return isinstance(query.window, plan.EventsWindow) or is_broken_by_any or not _skips_everywhere(cea)
 
 
 def compared_by(query: plan.Plan, cea: CEA) -> Strategy:

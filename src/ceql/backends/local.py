@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from ceql.engine.options import Shape
+from ceql.engine.pipeline import END_OF_ALL, END_OF_EVENTS, Moment
 from ceql.engine.reading import Reading
 from ceql.engine.results.matches import Found, Matches
 from ceql.engine.session import Session
@@ -27,6 +28,7 @@ def match(
     order_by: str | Sequence[str] = (),
     shape: Shape = "matches",
     sort: bool = False,
+    complete: bool = False,
     max_state_bytes: int | None = None,
 ) -> Matches:
     """Return the matches of a query over some events, computed while they are read.
@@ -41,6 +43,8 @@ def match(
         shape: "matches", one row per match; "events", one row per matched event; "positions", row
             numbers only, which is the cheapest.
         sort: sort the events by time first; without it, time that runs backwards is an error.
+        complete: whether nothing comes after these events. Then the matches of `NOT ... FOR` count whose time goes
+            beyond the last event.
         max_state_bytes: raise an error rather than hold more than this.
     """
     options: dict[str, Any] = {
@@ -51,20 +55,22 @@ def match(
         "sort": sort,
         "max_state_bytes": max_state_bytes,
     }
-    return Matches(_Rereading(query, events, options))
+    return Matches(_Rereading(query, events, options, END_OF_ALL if complete else END_OF_EVENTS))
 
 
 class _Rereading:
     """Reads the events again each time that matches are read, if the events allow it."""
 
-    def __init__(self, query: Query | str | PathLike[str], events: object, options: dict[str, Any]) -> None:
-        self._query, self._events, self._options = query, events, options
+    def __init__(
+        self, query: Query | str | PathLike[str], events: object, options: dict[str, Any], end: Moment
+    ) -> None:
+        self._query, self._events, self._options, self._end = query, events, options, end
         self._has_begun = False
         self._read()
 
     def _read(self) -> None:
         session = Session(self._query, **self._options)
-        self._source = session.read(self._events)
+        self._source = session.read(self._events, self._end)
         if isinstance(self._source, Reading):
             self._source.at_end(partial(_warn_of_unseen_types, self._source))
 

@@ -13,22 +13,36 @@ from ceql.automaton.lazy import Alphabet
 from ceql.automaton.passes import collapse_labels, simplify
 from ceql.automaton.properties import event_types, sees_every_event
 from ceql.engine import notes
-from ceql.engine.intake.events import EventEncoder, columns_read
+from ceql.engine.intake.events import Block, EventEncoder, columns_read
 from ceql.engine.intake.history import History
 from ceql.engine.intake.intake import Intake
 from ceql.engine.intake.keys import KeyEncoder
+from ceql.engine.intake.measure import Measure
+from ceql.engine.intake.moments import ALL_ENDS, EVENTS_END, TIME_PASSES
 from ceql.engine.options import Layout, Limits
 from ceql.engine.results.shapes import Ordinals, ResultBuilder
 from ceql.engine.run.chunk import Chunk
-from ceql.engine.run.recognizer import check_size
+from ceql.engine.run.recognizer import Silence, check_size
 from ceql.engine.run.run import Run, RunBefore
 from ceql.engine.run.snapshot import Content
 from ceql.query import Query
+from ceql.syntax import plan
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
 MIN_KEYS = 1 << 15
 """With fewer partition keys, none is forgotten."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What is known of the time when no event tells it: a symbol of `moments`, and the time if it is known."""
+
+    symbol: int
+    now: Any = None
+
+
+END_OF_EVENTS, END_OF_ALL = Moment(EVENTS_END), Moment(ALL_ENDS)
 
 
 class Pipeline:
@@ -68,7 +82,11 @@ class Pipeline:
             max_symbols=limits.memo_capacity,
             sorting=sorting,
         )
-        self.run = Run(query.plan, automaton, self.encoder.measure, limits, has_labels=has_labels)
+        measure, clock = self.encoder.measure, self.encoder.clock
+        silence = None if clock is None else _silence(query.plan, clock)
+        self.run = Run(query.plan, automaton, measure, limits, has_labels=has_labels, silence=silence)
+        self.has_ended = False
+        """Whether no event may come any more."""
         self._max_keys = MIN_KEYS
 
     @property
@@ -80,7 +98,7 @@ class Pipeline:
     @property
     def holds(self) -> bool:
         """Whether a partial match is held that a later event could complete."""
-        return self.run.n_nodes > 0
+        return self.run.n_nodes > 0 or self.run.n_waiting > 0
 
     def recognise(self, part: pa.RecordBatch, streams: IntArray | None, is_read: Callable[[], bool]) -> Iterator[Chunk]:
         """Yield the matches that the next rows of the stream complete.
@@ -91,10 +109,36 @@ class Pipeline:
         if not self.run.n_matches:
             self.intake.look_for_types(rows)
         for block in self.encoder.encode(rows):
-            for chunk in self.run.advance(block, is_read=is_read):
-                yield from self.builder.parts(chunk, self.run.labels, self.intake.history)
+            yield from self._advance(block, is_read)
         self.intake.n_events += len(rows)
         self._forget()
+
+    def reach(self, moment: Moment, is_read: Callable[[], bool]) -> Iterator[Chunk]:
+        """Yield the matches that are complete at a moment, because what may not come after them has not come."""
+        self.check_moment(moment)
+        clock = self._clock
+        if moment.now is not None and clock is not None:
+            clock.last = clock.stored(moment.now)
+        if self.query.plan.silence_after is not None and clock is not None and clock.last is not None:
+            yield from self._advance(self.encoder.moment(moment.symbol, self.intake.n_events), is_read)
+        self.has_ended |= moment.symbol != TIME_PASSES
+        self._forget()
+
+    def check_moment(self, moment: Moment) -> None:
+        """Refuse a time that lies before the last event."""
+        clock = self._clock
+        if moment.now is not None and clock is not None:
+            clock.check_later(moment.now)
+
+    @property
+    def _clock(self) -> Measure | None:
+        """What shows the time: the measure of silences or of the window, or the time column."""
+        clocks = (self.encoder.clock, *self.encoder.clocks)
+        return next((clock for clock in clocks if clock is not None and clock.attribute is not None), None)
+
+    def _advance(self, block: Block, is_read: Callable[[], bool]) -> Iterator[Chunk]:
+        for chunk in self.run.advance(block, is_read=is_read):
+            yield from self.builder.parts(chunk, self.run.labels, self.intake.history)
 
     def build(self, chunk: Chunk) -> pa.RecordBatch:
         """Return the result rows of some matches."""
@@ -114,6 +158,7 @@ class Pipeline:
             ordinals=self.builder.ordinals.copy(),
             keys=encoder.keys,
             n_keys=() if encoder.keys is None else encoder.keys.size,
+            has_ended=self.has_ended,
         )
 
     def go_back(self, before: Before) -> None:
@@ -130,6 +175,7 @@ class Pipeline:
         if encoder.keys is not None:
             encoder.keys.shorten(before.n_keys)
         self.builder.ordinals = before.ordinals
+        self.has_ended = before.has_ended
 
     def end_batch(self) -> None:
         """Make a batch final."""
@@ -155,7 +201,7 @@ class Pipeline:
 
     def keep_keys(self, is_kept: IntArray) -> None:
         """Keep only some partition keys, given in the order of `key_hashes`, and forget the rest."""
-        self.run.drop_keys(~is_kept)
+        self.run.drop_keys(~is_kept, self.intake.n_events)
         self.expire()
 
     def _forget(self) -> None:
@@ -172,7 +218,8 @@ class Pipeline:
         keys = self.encoder.keys
         if keys is None:
             return
-        is_needed = self.run.keys_needed(keys.n_keys)
+        clock = self.encoder.clock
+        is_needed = self.run.keys_needed(keys.n_keys, None if clock is None else clock.last)
         n_needed = int(is_needed.sum())
         # The cost of forgetting is linear in keys and nodes, so it must be rare.
         self._max_keys = n_needed + max(MIN_KEYS, n_needed, self.run.n_nodes // 4)
@@ -193,6 +240,7 @@ class Pipeline:
             "n_dropped": encoder.n_dropped,
             "first": encoder.measure.first,
             "last": [None if clock.last is None else clock.last.item() for clock in encoder.clocks],
+            "has_ended": self.has_ended,
             "ordinals": [self.builder.ordinals.moment, list(self.builder.ordinals.counts.items())],
             "events": intake.schema.empty_table(),
         }
@@ -210,9 +258,9 @@ class Pipeline:
         intake, encoder = self.intake, self.encoder
         self.run.take(content, encoder.clocks, encoder.key_types, None if intake.history is None else intake.stored)
         intake.n_events, encoder.n_dropped = content["n_events"], content["n_dropped"]
-        encoder.measure.first = content["first"]
+        encoder.measure.first, self.has_ended = content["first"], content["has_ended"]
         for clock, last in zip(encoder.clocks, content["last"], strict=True):
-            clock.last = None if last is None else (np.float64 if clock.is_float else np.int64)(last)
+            clock.last = None if last is None else clock.number(last)
         self.builder.ordinals = Ordinals(*content["ordinals"])
         if encoder.keys is not None:
             values = [content[f"key_values_{index}"]["value"] for index in range(len(encoder.key_types))]
@@ -255,3 +303,9 @@ class Before:
     keys: KeyEncoder | None
     n_keys: tuple[int, ...]
     """The encoder's size: keys are only added to it, unless some are forgotten and it is replaced."""
+    has_ended: bool
+
+
+def _silence(query: plan.Plan, clock: Measure) -> Silence:
+    before, after = clock.length(query.silence_before), clock.length(query.silence_after)
+    return Silence(query.silence_after is not None, before, after, clock.number)

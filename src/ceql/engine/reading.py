@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ceql.engine.pipeline import Pipeline
+from ceql.engine.pipeline import Moment, Pipeline
 from ceql.engine.results.matches import Found
 from ceql.engine.run.chunk import Chunk
 from ceql.errors import DataError
@@ -30,11 +30,12 @@ class Reading:
         parts: Iterable[pa.RecordBatch],
         streams: IntArray | None = None,
         turn: AbstractContextManager[object] | None = None,
+        moment: Moment | None = None,
     ) -> None:
         """Begin to read.
 
         `streams` numbers each row's stream, if there are several. `turn` is entered for each step, and keeps other
-        threads out.
+        threads out. `moment` comes after the last row.
         """
         self.pipeline = pipeline
         self.is_done = False
@@ -42,7 +43,7 @@ class Reading:
         self.has_failed = False
         self._turn = nullcontext() if turn is None else turn
         self._before = pipeline.begin_batch()
-        self._chunks = self._run(parts, streams)
+        self._chunks = self._run(parts, streams, moment)
         self._has_begun = False
         self._is_read = True
         self._is_passed_over = False
@@ -116,6 +117,11 @@ class Reading:
         if self._is_cancelled:
             raise DataError("the reading of these matches was cancelled")
 
+    def _checked(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+        for chunk in chunks:
+            self._check_goes_on()
+            yield chunk
+
     def _asks_for_matches(self) -> bool:
         self._check_goes_on()
         return self._is_read
@@ -125,15 +131,15 @@ class Reading:
             self.pipeline.go_back(self._before)
             self.is_done = self.has_failed = True
 
-    def _run(self, parts: Iterable[pa.RecordBatch], streams: IntArray | None) -> Iterator[Chunk]:
+    def _run(self, parts: Iterable[pa.RecordBatch], streams: IntArray | None, moment: Moment | None) -> Iterator[Chunk]:
         try:
             done = 0
             for part in parts:
                 own_streams = None if streams is None else streams[done : done + len(part)]
                 done += len(part)
-                for chunk in self.pipeline.recognise(part, own_streams, self._asks_for_matches):
-                    self._check_goes_on()
-                    yield chunk
+                yield from self._checked(self.pipeline.recognise(part, own_streams, self._asks_for_matches))
+            if moment is not None:
+                yield from self._checked(self.pipeline.reach(moment, self._asks_for_matches))
             self.pipeline.end_batch()
         except GeneratorExit:
             raise

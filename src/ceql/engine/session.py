@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from ceql.engine.intake import batch as batches
+from ceql.engine.intake.moments import TIME_PASSES
 from ceql.engine.options import DEFAULT_CAPACITY, DEFAULT_CHUNK, Layout, Limits, Shape
-from ceql.engine.pipeline import Pipeline
+from ceql.engine.pipeline import END_OF_ALL, Moment, Pipeline
 from ceql.engine.reading import Reading
 from ceql.engine.results.matches import Found, Matches, Source
 from ceql.engine.results.shapes import result_schema
@@ -133,10 +134,33 @@ class Session:
         """
         return Matches(self.read(events))
 
-    def read(self, events: object) -> Source:
-        """Return the source of the matches that these events complete; see `feed`."""
+    def advance(self, now: Any) -> Matches:
+        """Return the matches that are complete when the clock shows `now`, to be read lazily.
+
+        These are matches of `NOT ... FOR` at the end of a pattern: nothing that may not come has come before `now`.
+        `now` is a value of the attribute that FOR and WITHIN measure; no earlier event may be fed afterwards.
+        """
+        return Matches(self._reach(Moment(TIME_PASSES, now)))
+
+    def finish(self) -> Matches:
+        """Return the matches that are complete if no event comes any more; no event may be fed afterwards."""
+        return Matches(self._reach(END_OF_ALL))
+
+    def _reach(self, moment: Moment) -> Source:
         with self._turn:
             self._settle()
+            if self._settled is None:
+                return self._no_matches()
+            self._check_goes_on(self._settled)
+            self._settled.check_moment(moment)
+            reading = self._reading = Reading(self._settled, (), None, self._turn, moment)
+        return reading
+
+    def read(self, events: object, moment: Moment | None = None) -> Source:
+        """Return the source of the matches that these events complete, and then a moment after them; see `feed`."""
+        with self._turn:
+            self._settle()
+            self._check_goes_on(self._settled)
             schema, parts, streams = self._parts(events)
             if not len(schema):
                 return self._no_matches()
@@ -145,7 +169,7 @@ class Session:
                 batches.check_names(schema)
                 pipeline = self._setup.bind(schema)
             pipeline.intake.check_schema(schema)
-            reading = self._reading = Reading(pipeline, parts, streams, self._turn)
+            reading = self._reading = Reading(pipeline, parts, streams, self._turn, moment)
         reading.at_end(self._warn_of_ties)
         return reading
 
@@ -188,6 +212,10 @@ class Session:
         if self._reading is not None and not self._reading.has_failed:
             return self._reading.pipeline
         return self._settled
+
+    def _check_goes_on(self, pipeline: Pipeline | None) -> None:
+        if pipeline is not None and pipeline.has_ended:
+            raise DataError("the session is finished: it takes no more events", "begin a new session")
 
     def _settle(self) -> None:
         """Run to the end of the last batch, and skip matches that were not read."""

@@ -191,14 +191,19 @@ def repetition_text(gap: Gap, least: int, most: int | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Absence(Formula):
-    """`NOT f` between two parts of a sequence: nothing of f lies there."""
+    """`NOT f` between two parts of a sequence: nothing of f lies there.
+
+    With a duration, `NOT f FOR 10 minutes`: nothing of f comes so long before or after the other parts.
+    """
 
     level: ClassVar[int] = 3
 
     formula: Formula
+    duration: Window | None = None
 
     def __str__(self) -> str:
-        return f"NOT {self.formula.at_least(3)}"
+        duration = "" if self.duration is None else f" FOR {self.duration.length}"
+        return f"NOT {self.formula.at_least(3)}{duration}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -534,9 +539,17 @@ class Select(Node):
 
 
 class Window(Node):
-    """The WITHIN clause."""
+    """The WITHIN clause, or what stands after FOR."""
 
     __slots__ = ()
+
+    @property
+    def length(self) -> str:
+        """How long it is, in the words of the query."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return f"WITHIN {self.length}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -545,8 +558,10 @@ class EventsWindow(Window):
 
     count: int
 
-    def __str__(self) -> str:
-        return f"WITHIN {self.count} EVENTS"
+    @property
+    def length(self) -> str:
+        """How long it is, as in `3 EVENTS`."""
+        return f"{self.count} EVENTS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -556,8 +571,10 @@ class AttributeWindow(Window):
     size: int | Decimal
     attribute: Name
 
-    def __str__(self) -> str:
-        return f"WITHIN {self.size} [{self.attribute}]"
+    @property
+    def length(self) -> str:
+        """How long it is, as in `3 [t]`."""
+        return f"{self.size} [{self.attribute}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -567,9 +584,11 @@ class DurationWindow(Window):
     parts: tuple[tuple[int | Decimal, str], ...]
     attribute: Name | None = None
 
-    def __str__(self) -> str:
+    @property
+    def length(self) -> str:
+        """How long it is, as in `3 minutes`."""
         duration = " ".join(f"{amount} {unit}" for amount, unit in self.parts)
-        return f"WITHIN {duration}" + (f" [{self.attribute}]" if self.attribute else "")
+        return duration + (f" [{self.attribute}]" if self.attribute else "")
 
 
 @dataclass(frozen=True, slots=True)

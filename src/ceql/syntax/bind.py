@@ -17,7 +17,7 @@ import pyarrow as pa
 from ceql.errors import Span, did_you_mean, listing, warn
 from ceql.schema import EventType, Kind, Schema, kind_of
 from ceql.syntax import ast, plan
-from ceql.syntax.clauses import bounds_of, check_partition, order_of, window_of
+from ceql.syntax.clauses import attribute_measured, bounds_of, check_partition, order_of, silences_of, window_of
 from ceql.syntax.declare import declared_schema
 from ceql.syntax.mistakes import Mistake, shortened
 from ceql.syntax.scope import Names, Owner, Scope, names_in, sources_of
@@ -71,9 +71,13 @@ def bind(
         schema = declared_schema(query.declarations, schema, {name.text for name in query.sources})
     sources = sources_of(query, schema)
     scope = Scope(sources, names_in(query.formula))
-    formula, holdings = _FormulaBinder(scope).bind(query.formula)
+    top = _top(query.formula)
+    formula, holdings = _FormulaBinder(scope, top).bind(query.formula)
     check_partition(query, scope)
     window = window_of(query, scope, time_column)
+    durations = [None if part is None else part.duration for part in _timed_absences(top)]
+    silences = silences_of(durations, window, scope, time_column)
+    measured = attribute_measured(window, silences)
     variables = _variables(query, scope, holdings)
     attributes = scope.attributes_of(scope.pattern_types)
     _check_columns(query, variables, scope.names)
@@ -89,9 +93,29 @@ def bind(
         attributes=tuple(attributes.items()),
         named=frozenset(scope.named),
         declared=scope.declared(),
-        order=order_of(window, time_column, order_by),
-        bounds=bounds_of(window, time_column, order_by, attributes),
+        order=order_of(measured, time_column, order_by),
+        bounds=bounds_of(measured, time_column, order_by, attributes),
+        silence_before=silences[0],
+        silence_after=silences[1],
     )
+
+
+def _top(formula: ast.Formula) -> ast.Formula:
+    """Return what FILTER, PROJECT and WITHOUT cover in a pattern: only there may NOT ... FOR stand."""
+    while isinstance(formula, ast.Filter | ast.Project | ast.Without):
+        formula = formula.formula
+    return formula
+
+
+def _timed_absences(top: ast.Formula) -> tuple[ast.Absence | None, ast.Absence | None]:
+    """Return NOT ... FOR at the start and at the end."""
+    if not isinstance(top, ast.Sequence):
+        return None, None
+    first, last = (
+        part if isinstance(part, ast.Absence) and part.duration is not None else None
+        for part in (top.parts[0], top.parts[-1])
+    )
+    return first, last
 
 
 # --- formulas -----------------------------------------------------------------------
@@ -151,8 +175,10 @@ class _Holdings:
 class _FormulaBinder:
     """One method per operator: AST formula to plan formula and holdings."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, top: ast.Formula) -> None:
+        """Make a binder for a pattern; `top` is what its last FILTERs and the like cover."""
         self.scope = scope
+        self._top = top
 
     def bind(self, node: ast.Formula) -> tuple[plan.Formula, _Holdings]:
         match node:
@@ -175,8 +201,7 @@ class _FormulaBinder:
             case ast.Without():
                 return self._without(node)
             case ast.Absence():
-                hint = "a part must stand before and after it: A ; NOT B ; C"
-                raise Mistake("NOT needs ';' on both sides", node.span, hint)
+                raise _misplaced(node)
         raise AssertionError(f"no rule for {type(node).__name__}")
 
     def _atom(self, node: ast.Atom) -> tuple[plan.Formula, _Holdings]:
@@ -220,10 +245,17 @@ class _FormulaBinder:
         return iteration, held
 
     def _sequence(self, node: ast.Sequence) -> tuple[plan.Formula, _Holdings]:
+        before, after = _timed_absences(node) if node is self._top else (None, None)
+        node = _without_ends(node, before, after)
         nodes = [part for part in node.parts if not isinstance(part, ast.Absence)]
         gaps, absent_in_gaps, absent = self._gaps(node)
         parts, held = self._all(tuple(nodes))
-        formula = plan.Sequence(parts, gaps, absent_in_gaps)
+        silent = []
+        for timed in (before, after):
+            found, variables = (None, {}) if timed is None else self._absent(timed.formula, "NOT")
+            silent.append(found)
+            absent = _with_absent(absent, variables)
+        formula = plan.Sequence(parts, gaps, absent_in_gaps, *silent)
         self._check_empty_parts(node, nodes, formula)
         joined = _all_of(held)
         size, first, awaited = held[0].size, held[0].first, joined.awaited
@@ -253,9 +285,8 @@ class _FormulaBinder:
                 continue
             around = node.gaps[max(0, index - 1) : index + 1]
             neighbours = [*node.parts[max(0, index - 1) : index], *node.parts[index + 1 : index + 2]]
-            if len(around) < 2 or any(gap is not ast.Gap.ANY for gap in around):
-                hint = "a part must stand before and after it: A ; NOT B ; C"
-                raise Mistake("NOT needs ';' on both sides", part.span, hint)
+            if part.duration is not None or len(around) < 2 or any(gap is not ast.Gap.ANY for gap in around):
+                raise _misplaced(part)
             if any(isinstance(neighbour, ast.Absence) for neighbour in neighbours):
                 raise Mistake("two NOT in one gap", part.span, "join them by OR: NOT (A OR B)")
             found, held = self._absent(part.formula, "NOT")
@@ -439,6 +470,26 @@ class _FormulaBinder:
             f"it binds {listing(held.variables)}; move {clause} after the part that binds '{name.text}'",
             introduced.span,
         )
+
+
+def _without_ends(node: ast.Sequence, before: ast.Absence | None, after: ast.Absence | None) -> ast.Sequence:
+    """Return a sequence without NOT ... FOR at its ends."""
+    parts, gaps = node.parts, node.gaps
+    for part, gap in ((before, gaps[0]), (after, gaps[-1])):
+        if part is not None and (gap is not ast.Gap.ANY or len(parts) < 2):
+            raise _misplaced(part)
+        if part is not None:
+            own = slice(1, None) if part is parts[0] else slice(None, -1)
+            parts, gaps = parts[own], gaps[own]
+    return replace(node, parts=parts, gaps=gaps)
+
+
+def _misplaced(node: ast.Absence) -> Mistake:
+    if node.duration is not None:
+        hint = "it is the first or the last part of WHERE, joined to the others by ';': A ; NOT B FOR 10 minutes"
+        return Mistake("NOT ... FOR cannot stand here", node.span, hint)
+    hint = "a part must stand before and after it, A ; NOT B ; C, or a time after it: A ; NOT B FOR 10 minutes"
+    return Mistake("NOT needs ';' on both sides", node.span, hint)
 
 
 def _warn_of_zones(predicate: ast.Node, types: Mapping[str, pa.DataType]) -> None:

@@ -238,9 +238,11 @@ class _TreeBuilder(Transformer_NonRecursive):  # type: ignore[type-arg]
         return _Clause("PARTITION BY", _over(meta), tuple(name for names in lists for name in names))
 
     def within(self, meta: Meta, children: list[Any]) -> _Clause:
+        return _Clause("WITHIN", _over(meta), _window(children[0], "WITHIN", _over(meta)))
+
+    def duration(self, meta: Meta, children: list[Any]) -> _Duration:
         *quantities, attribute = children
-        window = _window(quantities, _name(attribute) if attribute is not None else None, _over(meta))
-        return _Clause("WITHIN", _over(meta), window)
+        return _Duration(quantities, _name(attribute) if attribute is not None else None, _over(meta))
 
     def quantity(self, meta: Meta, children: list[Any]) -> _Quantity:
         minus, number, unit = children
@@ -272,7 +274,9 @@ class _TreeBuilder(Transformer_NonRecursive):  # type: ignore[type-arg]
         return ast.Sequence(tuple(children[::2]), gaps, span=_over(meta))
 
     def absence(self, meta: Meta, children: list[Any]) -> ast.Absence:
-        return ast.Absence(children[1], span=_over(meta))
+        _, formula, duration = children
+        window = None if duration is None else _window(duration, "FOR", duration.span)
+        return ast.Absence(formula, window, span=_over(meta))
 
     def permutation(self, meta: Meta, children: list[Any]) -> ast.Permutation:
         return ast.Permutation(tuple(children), span=_over(meta))
@@ -412,6 +416,13 @@ class _Quantity:
         return self.unit is not None and self.unit.lower() in ("event", "events")
 
 
+class _Duration:
+    """What stands after WITHIN and FOR, as in `1 hour 30 minutes [t]`."""
+
+    def __init__(self, quantities: list[_Quantity], attribute: ast.Name | None, span: Span) -> None:
+        self.quantities, self.attribute, self.span = quantities, attribute, span
+
+
 def _in_order(clauses: list[_Clause]) -> dict[str, Any]:
     found: dict[str, _Clause] = {}
     for clause in clauses:
@@ -430,19 +441,24 @@ def _in_order(clauses: list[_Clause]) -> dict[str, Any]:
     return {keyword: clause.value for keyword, clause in found.items()}
 
 
-def _window(quantities: list[_Quantity], attribute: ast.Name | None, span: Span) -> ast.Window:
+def _window(duration: _Duration, keyword: str, span: Span) -> ast.Window:
+    quantities, attribute = duration.quantities, duration.attribute
     for quantity in quantities:
         if quantity.written.startswith("-"):
-            raise Mistake(f"WITHIN {quantity.written} is negative", quantity.span, "the smallest window is 0")
+            smallest = "the smallest window is 0" if keyword == "WITHIN" else "the shortest time is 0"
+            raise Mistake(f"{keyword} {quantity.written} is negative", quantity.span, smallest)
     first = quantities[0]
     if len(quantities) == 1 and first.counts_events:
+        if keyword == "FOR":
+            hint = "write a duration, as in FOR 10 minutes, or a number of an attribute, as in FOR 10 [t]"
+            raise Mistake("FOR cannot count events", span, hint)
         return _events_window(first, attribute, span)
     if len(quantities) == 1 and first.unit is None:
         if attribute is None:
-            choices = (f"{first.written} EVENTS", f"{first.written} seconds", f"{first.written} [attribute]")
-            raise Mistake(
-                f"WITHIN {first.written} has no unit", span, f"write {', '.join(choices[:2])} or {choices[2]}"
-            )
+            choices = [f"{first.written} {unit}" for unit in ("EVENTS", "seconds", "[attribute]")]
+            known = choices if keyword == "WITHIN" else choices[1:]
+            hint = f"write {', '.join(known[:-1])} or {known[-1]}"
+            raise Mistake(f"{keyword} {first.written} has no unit", span, hint)
         return ast.AttributeWindow(first.amount, attribute, span=span)
     return ast.DurationWindow(tuple((q.amount, _unit(q)) for q in quantities), attribute, span=span)
 

@@ -245,12 +245,15 @@ class Iteration(Formula):
 class Sequence(Formula):
     """Formulas one after the other; `gaps[i]` says what may lie after part i.
 
-    `absent[i]` is what may not lie there, None if there is no such thing.
+    `absent[i]` is what may not lie there, None if there is no such thing. `before` and `after` are what may not come
+    for some time before or after all parts; `Plan` says how long.
     """
 
     parts: tuple[Formula, ...]
     gaps: tuple[Gap, ...]
     absent: tuple[Absent | None, ...]
+    before: Absent | None = None
+    after: Absent | None = None
 
     @property
     def may_be_empty(self) -> bool:
@@ -367,6 +370,10 @@ class Plan:
     even if the automaton does not use them. `declared` are the attributes of every event type that CREATE STREAM
     declares in a stream of FROM. `order` are the columns that order the stream. `bounds` names the attribute that
     `match_start` and `match_end` show, None for the row number.
+
+    `silence_before` and `silence_after` say how long what NOT ... FOR names may not come before and after a match. Both
+    measure the same attribute, which is that of a window on an attribute. With a silence after it, a match stands only
+    at its deadline, which is what `match_end` shows.
     """
 
     formula: Formula
@@ -382,6 +389,13 @@ class Plan:
     declared: Mapping[EventType, Attributes]
     order: tuple[str, ...]
     bounds: str | None
+    silence_before: AttributeWindow | None = None
+    silence_after: AttributeWindow | None = None
+
+    @property
+    def silences(self) -> tuple[AttributeWindow, ...]:
+        """The silences that the query asks for."""
+        return tuple(silence for silence in (self.silence_before, self.silence_after) if silence is not None)
 
     def lacked_by(self, stream: str, event_type: str) -> frozenset[str]:
         """Return the attributes that the query may use and that events of a type do not have.

@@ -15,8 +15,9 @@ from ceql.engine.intake.classes import Columns, columns_of
 from ceql.engine.intake.columns import plain_type
 from ceql.engine.intake.fold import keep_keyed, keep_where
 from ceql.engine.intake.intake import Rows
-from ceql.engine.intake.keys import KeyEncoder
+from ceql.engine.intake.keys import NO_KEY, KeyEncoder
 from ceql.engine.intake.measure import Measure
+from ceql.engine.intake.moments import TIME_PASSES
 from ceql.engine.intake.symbols import SymbolEncoder
 from ceql.engine.intake.ties import Ties
 from ceql.syntax import plan
@@ -27,6 +28,7 @@ BLOCK = 1 << 18
 """Events that go through predicates and kernel together: many, so that the cost of Python per block does not matter."""
 
 NO_SLOTS = np.empty(0, np.int32)
+NO_TIMES = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class Block:
     n_keys: int
     slots_of_all: IntArray
     """The slot of each row, where the window counts the events of a key; otherwise empty."""
+    clock: IntArray
+    """The time of each row, in which silences are measured; empty if there are none."""
 
 
 class EventEncoder:
@@ -74,9 +78,22 @@ class EventEncoder:
         self.keys = KeyEncoder(self.key_types) if query.partition_by else None
         self.ties = Ties(query.order if sees_all else ())
         self.n_dropped = 0
-        is_measured = time_column is None or time_column == self.measure.attribute
-        measured = self.measure.attribute
-        self._clock = None if is_measured else Measure.ordering(str(time_column), schema, sorting, measured=measured)
+        self.clock: Measure | None = None
+        """What silences are measured in; None if there are none."""
+        self.clocks = [self.measure]
+        """The measures that must not run backwards: the window's, that of silences, and the time column."""
+        for silence in query.silences:
+            is_shared = silence.attribute == self.measure.attribute and not self.measure.counts_rows
+            self.clock = self.clock or (self.measure if is_shared else Measure.timing(silence, schema, sorting))
+        self._waits = query.silence_after is not None
+        if self.clock is not None and self.clock is not self.measure:
+            self.clocks.append(self.clock)
+        self._ordering = None
+        if time_column is not None and time_column not in [clock.attribute for clock in self.clocks]:
+            measured = self.clocks[-1].attribute
+            self._ordering = Measure.ordering(time_column, schema, sorting, measured=measured)
+        if self._ordering is not None:
+            self.clocks.append(self._ordering)
         self._guards = guards
         self._sources, self._partition_by = query.sources, query.partition_by
         self.sees_all, self._max_symbols = sees_all, max_symbols
@@ -85,15 +102,10 @@ class EventEncoder:
         self._symbols = np.empty(BLOCK, np.int32)
         self._rows = np.arange(BLOCK, dtype=np.int32)
 
-    @property
-    def clocks(self) -> list[Measure]:
-        """The measures that must not run backwards: the window's attribute, and the time column if it is another."""
-        return [self.measure] if self._clock is None else [self.measure, self._clock]
-
     def encode(self, rows: Rows) -> Iterator[Block]:
-        """Yield the events among some rows, block by block."""
+        """Yield the events among some rows, block by block; then the time that they have come to, if matches wait."""
         self.ties.read(rows.batch, rows.streams)
-        times, is_timed = self._times(rows)
+        times, clock, is_timed = self._times(rows)
         self.n_dropped += self._count_dropped(rows.batch, is_timed)
         for begin in range(0, len(rows), BLOCK):
             own = slice(begin, min(begin + BLOCK, len(rows)))
@@ -104,6 +116,8 @@ class EventEncoder:
                 part = rows.batch.slice(begin, own.stop - begin)
                 if self._counts_events_by_key:
                     slots_of_all = self._slots(part, np.arange(len(part)))
+                    if len(is_timed):
+                        slots_of_all = np.where(is_timed[own], slots_of_all, NO_KEY)
                     slots = slots_of_all[numbers]
                 else:
                     slots = self._slots(part, numbers)
@@ -118,15 +132,42 @@ class EventEncoder:
                 self.symbols.masks,
                 0 if self.keys is None else self.keys.n_keys,
                 slots_of_all,
+                clock[own],
             )
+        if self._waits and self.clock is not None and self.clock.last is not None:
+            yield self.moment(TIME_PASSES, rows.first + len(rows))
 
-    def _times(self, rows: Rows) -> tuple[IntArray, IntArray]:
-        """Check that time does not run backwards; return each row's measure, and which rows have one."""
+    def moment(self, symbol: int, n_rows: int) -> Block:
+        """Return what stands for the time that the clock shows after some rows, with a symbol of `modes`."""
+        assert self.clock is not None
+        measured = 0 if self.measure.last is None else self.measure.last
+        return Block(
+            np.array([symbol], np.int32),
+            np.zeros(1, np.int32),
+            NO_SLOTS if self.keys is None else np.array([NO_KEY], np.int32),
+            n_rows - 1,
+            np.array([measured], self.measure.number),
+            self.symbols.masks,
+            0 if self.keys is None else self.keys.n_keys,
+            NO_SLOTS,
+            np.array([0 if self.clock.last is None else self.clock.last], self.clock.number),
+        )
+
+    def _times(self, rows: Rows) -> tuple[IntArray, IntArray, IntArray]:
+        """Check that time does not run backwards; return each row's measure and time, and which rows have them."""
         times, is_timed = self.measure.of(rows.batch, rows.first)
-        if self._clock is not None:
+        clock = NO_TIMES if self.clock is None else times
+        if self.clock is not None and self.clock is not self.measure:
+            clock, is_timed = self.clock.of(rows.batch, rows.first)
+            if self.measure.attribute is None and not self._partition_by:
+                # A row without a time is no event, so it has no position.
+                n_before = self.n_dropped + (np.cumsum(~is_timed) if len(is_timed) else 0)
+                times = times - n_before
+                self.measure.last = times[-1] if len(times) else self.measure.last
+        if self._ordering is not None:
             # Rows that no window measures are left out, so their order does not matter.
-            self._clock.of(rows.batch, rows.first, is_timed)
-        return times, is_timed
+            self._ordering.of(rows.batch, rows.first, is_timed)
+        return times, clock, is_timed
 
     def _count_dropped(self, part: pa.RecordBatch, is_timed: IntArray) -> int:
         """Return how many rows belong to no partition, or have no value that the window could measure."""

@@ -81,15 +81,33 @@ class Measure:
         self._is_plain = pa.types.is_int64(data_type) or pa.types.is_timestamp(data_type)
 
     def _set_size(self, size: int | Decimal) -> None:
-        if self.is_float:
-            self.size = min(float(size) * FLOAT_SCALE, FLOAT_SIZE)
-            return
-        units = math.floor(Fraction(size) * _units(self._type))
-        if units < 2**63:
+        units = self._units_of(size)
+        if self.is_float or units < 2**63:
             self.size = units
         else:
             # The kernel cannot hold this size. All events are inside the window: `_check_span` refuses all others.
             self._wide = units
+
+    def _units_of(self, size: int | Decimal) -> Any:
+        if self.is_float:
+            return min(float(size) * FLOAT_SCALE, FLOAT_SIZE)
+        return math.floor(Fraction(size) * _units(self._type))
+
+    def length(self, silence: plan.AttributeWindow | None) -> Any:
+        """Return how long a silence is, in stored units; -1 if there is none."""
+        return self.number(-1 if silence is None else min(self._units_of(silence.size), 2**63 - 1))
+
+    @property
+    def number(self) -> Any:
+        """The type of the numbers: 64-bit integers or doubles."""
+        return np.float64 if self.is_float else np.int64
+
+    @classmethod
+    def timing(cls, silence: plan.AttributeWindow, schema: pa.Schema, sorting: str | None = None) -> Measure:
+        """Return the measure of a silence, where it is not that of the window."""
+        measure = cls(None, schema, sorting)
+        measure._measure(silence.attribute, schema)
+        return measure
 
     @classmethod
     def ordering(
@@ -147,6 +165,12 @@ class Measure:
                 f"WITHIN is too large to measure '{self.attribute}' from {shown[0]} to {shown[1]}",
                 "leave it out for no limit",
             )
+
+    def check_later(self, value: Any) -> None:
+        """Refuse a value of the attribute that lies before the last one."""
+        if self.last is not None and not self.counts_rows and self.stored(value) < self.last:
+            message = f"time runs backwards: '{self.attribute}' is {self._shown(self.stored(value))} after "
+            raise DataError(f"{message}{self._shown(self.last)}")
 
     def stored(self, value: Any) -> Any:
         """Return a value of the attribute as the window measures it."""

@@ -12,6 +12,7 @@ from ceql.automaton.cea import Label
 from ceql.engine.intake.columns import as_type
 from ceql.engine.intake.history import History, Stretch
 from ceql.engine.options import Shape
+from ceql.engine.results.deadlines import later
 from ceql.engine.results.values import MIN_PLACES, Places, Values, have_same_labels
 from ceql.engine.run.chunk import Chunk
 from ceql.errors import CeqlError
@@ -140,7 +141,9 @@ class ResultBuilder:
         if self.plan.bounds is None:
             return [*columns, pa.array(chunk.start), pa.array(chunk.end)]
         starts = _same_places(chunk, chunk.start, length, 0)
-        return columns + [values.at([self.plan.bounds], places)[0] for places in (starts, ends)]
+        start, end = (values.at([self.plan.bounds], places)[0] for places in (starts, ends))
+        silence = self.plan.silence_after
+        return [*columns, start, end if silence is None else later(end, silence.size)]
 
     def _events(self, chunk: Chunk, labels: list[Label], stretch: Stretch) -> pa.RecordBatch:
         lengths = np.diff(chunk.offsets)

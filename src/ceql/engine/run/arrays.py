@@ -37,6 +37,8 @@ class Events(NamedTuple):
     """The measure of every row, even if it is no event."""
     keys: IntArray
     """Slots of partition keys; empty without PARTITION BY."""
+    clock: IntArray
+    """The time of every row, in which silences are measured; empty if there are none."""
 
 
 class Steps(NamedTuple):
@@ -94,6 +96,44 @@ class Keys(NamedTuple):
     """The set of states that have runs."""
     events: IntArray
     """Events of the key so far, where the window counts them."""
+
+
+class Silences(NamedTuple):
+    """What may not come before or after a match, and for how long."""
+
+    is_awaited: bool
+    """Whether a match must wait for a silence after it."""
+    before: Any
+    after: Any
+    """How long each silence lasts; -1 if there is none."""
+    times: IntArray
+    """The time of every row, in which silences are measured."""
+    breaks: IntArray
+    """By symbol, which silences the event breaks: bits BREAKS_BEFORE and BREAKS_AFTER."""
+
+
+class Broken(NamedTuple):
+    """When the silences of each partition key were last broken; one entry without PARTITION BY."""
+
+    after: IntArray
+    """The row of the last event that breaks the silence after a match: matches that wait since earlier rows fail."""
+    was_before: IntArray
+    before: IntArray
+    """Whether an event has broken the silence before a match, and the time of the last one."""
+
+
+class Waiting(NamedTuple):
+    """Events that have completed matches which wait for their silence, in the order of the stream."""
+
+    row: IntArray
+    time: IntArray
+    measure: IntArray
+    """The event: its row, its time, and what the window measures."""
+    key: IntArray
+    """The slot of its partition key; 0 without PARTITION BY."""
+    first: IntArray
+    length: IntArray
+    """Its entries in the array of roots: the nodes from which its matches are enumerated."""
 
 
 class Touched(NamedTuple):
@@ -172,6 +212,10 @@ CONTROL = np.dtype(
             ("n_values", np.int64),  # positions in the output
             ("n_matches", np.int64),  # matches of the current event in the output
             ("depth", np.int64),  # nodes on the stack
+            ("is_due", np.int64),  # whether these are of matches whose silence is over, the first that wait
+            ("first_waiting", np.int64),
+            ("n_waiting", np.int64),  # the events in `Waiting` that are in use are those between these two
+            ("n_roots", np.int64),  # roots of waiting events
             ("missing_symbol", np.int64),  # with MISS: the symbol without transitions
             ("nodes_needed", np.int64),  # with GROW: the most nodes that the event may need
             ("pool_needed", np.int64),  # with GROW: the most entries of the pool that it may need

@@ -50,6 +50,7 @@ def check_state(
     memo: Memo,
     *,
     number: Any,
+    clock: Any,
     are_floats: list[bool],
     counts_rows: bool,
     key_types: list[pa.DataType],
@@ -57,11 +58,13 @@ def check_state(
 ) -> None:
     """Check everything else, once the memo knows the states and labels.
 
-    `number` is the type of the window's measure. `are_floats` says for each clock whether it has doubles, `counts_rows`
-    whether rows are counted instead. `rows` is None if results show no events.
+    `number` is the type of the window's measure, `clock` that of silences, None if there are none. `are_floats` says for
+    each clock whether it has doubles, `counts_rows` whether rows are counted instead. `rows` is None if results show no
+    events.
     """
     _check_counters(content, are_floats)
     _check_arrays(content, memo, number, len(key_types))
+    _check_waiting(content, number, clock, is_keyed=bool(key_types))
     _check_key_values(content, key_types)
     if rows is not None:
         _check_rows(content, rows)
@@ -78,6 +81,8 @@ def _check_counters(content: Content, are_floats: list[bool]) -> None:
         is_time = is_number and not math.isnan(time) and (may_be_float or -(2**63) <= time < 2**63)
         if time is not None and not is_time:
             raise _forged("its clock shows no time")
+    if type(content["has_ended"]) is not bool:
+        raise _forged("it does not say whether events may come")
     if content["first"] is not None and type(content["first"]) is not int:
         raise _forged("its clock begins at no time")
     moment, counts = content["ordinals"]
@@ -136,6 +141,35 @@ def _check_nodes(content: Content, n_labels: int, *, has_rows: bool, counts_rows
     )
     if bad >= 0:
         raise _forged(f"node {bad} is none")
+
+
+def _check_waiting(content: Content, number: Any, clock: Any, *, is_keyed: bool) -> None:
+    """Check the events whose matches wait for a silence, and when silences were broken."""
+    n_waiting, n_roots = len(content["waiting_row"]), len(content["roots"])
+    n_broken = (len(content["key_first"]) if is_keyed else 1) if clock is not None else 0
+    whole = {name: (np.int64, n_waiting) for name in ("row", "key", "first", "length")}
+    waiting = {**whole, "time": (clock or np.int64, n_waiting), "measure": (number if clock else np.int64, n_waiting)}
+    broken = {"after": (np.int64, n_broken), "was_before": (np.uint8, n_broken), "before": (clock or np.int64, n_broken)}
+    expected = {f"waiting_{name}": kind for name, kind in waiting.items()}
+    expected |= {f"broken_{name}": kind for name, kind in broken.items()} | {"roots": (np.int32, n_roots)}
+    for name, (data_type, length) in expected.items():
+        array = content[name]
+        if not isinstance(array, np.ndarray) or array.dtype != data_type or array.shape != (length,):
+            raise _forged(f"'{name}' has another type or shape")
+    lengths, rows, keys = content["waiting_length"], content["waiting_row"], content["waiting_key"]
+    if n_waiting and (lengths.min() < 1 or lengths.max() > n_roots):
+        raise _forged("an event waits without matches")
+    if lengths.sum() != n_roots or not np.array_equal(content["waiting_first"], np.cumsum(lengths) - lengths):
+        raise _forged("events that wait do not share their roots")
+    if n_roots and not 0 <= content["roots"].min() <= content["roots"].max() < len(content["kind"]):
+        raise _forged("an event that waits has no nodes")
+    if n_waiting and not 0 <= keys.min() <= keys.max() < n_broken:
+        raise _forged("an event that waits has no key")
+    is_ordered = all((np.diff(content[f"waiting_{name}"]) >= 0).all() for name in ("row", "time"))
+    if n_waiting and not (is_ordered and 0 <= rows[0] <= rows[-1] < content["n_events"]):
+        raise _forged("the events that wait are not in order")
+    if "row_ids" in content and not np.isin(rows, content["row_ids"]).all():
+        raise _forged("an event that waits is not kept")
 
 
 def _check_rows(content: Content, schema: pa.Schema) -> None:

@@ -15,8 +15,10 @@ DEAD, KEPT, IS_LEFT = -1, -2, -3
 
 
 @compiled_in_place
-def collect(control, rules, now, key_now, lists, arena, keys, pool, moved_to, new_pool):
+def collect(control, rules, now, oldest, key_now, lists, arena, keys, pool, roots, moved_to, new_pool):
     """Drop nodes that have left the window and close the gaps, in place; the pool is written anew.
+
+    `oldest` is the measure at the first event whose matches wait, or `now`.
 
     Nodes are marked in one descending pass and moved in one ascending pass, because children
     have lower numbers than parents. Where windows count events, `key_now` has the measure of each
@@ -26,9 +28,13 @@ def collect(control, rules, now, key_now, lists, arena, keys, pool, moved_to, ne
     moved_to[:] = DEAD
     mark_lists(rules.size, now, lists, arena, moved_to)
     control.n_pool = mark_keys(control, rules, now, key_now, arena, keys, pool, moved_to, new_pool)
-    mark_children(control.n_nodes, rules.size, now, key_now.shape[0] == 0, arena, moved_to)
+    for i in range(control.n_roots):
+        moved_to[roots[i]] = KEPT
+    mark_children(control.n_nodes, rules.size, oldest, key_now.shape[0] == 0, arena, moved_to)
     control.n_nodes = close_gaps(control.n_nodes, arena, moved_to)
     renumber_nodes(lists, keys, new_pool, moved_to)
+    for i in range(control.n_roots):
+        roots[i] = moved_to[roots[i]]
 
 
 @inlined

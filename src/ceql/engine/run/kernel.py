@@ -30,13 +30,14 @@ from typing import Any
 
 from ceql.engine.compiled import compiled_in_place
 from ceql.engine.inlining import inlined, merged
+from ceql.engine.intake.moments import ALL_ENDS, EVENTS_END
 from ceql.engine.run.arena import BOTTOM, END, UNION, set_node, set_union
 from ceql.engine.run.arrays import Arena, Lists, Steps, Touched, Walk
 from ceql.engine.run.bits import U, add, lowest, remove, without_lowest
 from ceql.engine.run.choice import begin, choose, keep_few
 from ceql.engine.run.enumeration import enumerate_matches
-from ceql.engine.run.modes import CONSUME_ALL, CONSUME_NOTHING
-from ceql.engine.run.requests import DONE, FULL, GROW, MISS, PAUSE, WORK_AT_ONCE
+from ceql.engine.run.modes import BREAKS_AFTER, BREAKS_BEFORE, CONSUME_ALL, CONSUME_NOTHING
+from ceql.engine.run.requests import DONE, FULL, GROW, MISS, PAUSE, WAIT, WORK_AT_ONCE
 
 UNKNOWN = -2
 """A transition that has not been computed yet."""
@@ -214,7 +215,7 @@ def take_touched(n_touched, n_nodes, now, size, symbol, steps, lists, arena, tou
 
 
 @inlined
-def take_steps(n_live, n_nodes, now, row, begins, symbol, steps, lists, arena, touched):
+def take_steps(n_live, n_nodes, now, row, begins, n_begun, symbol, steps, lists, arena, touched):
     """Move and extend the runs that were taken out, the new run first; return the number of nodes."""
     for k in range(-1, n_live):
         if k < 0:
@@ -228,13 +229,14 @@ def take_steps(n_live, n_nodes, now, row, begins, symbol, steps, lists, arena, t
                 n_nodes += 1
                 n_moved = 1
             moved = n_live
+            n_marks = n_begun
         else:
             extended = touched.node[U(k)]
             step = touched.state[U(k)] * steps.n_symbols + symbol
             target = steps.unmarked[U(step)]
             n_moved = touched.length[U(k)]
             moved = k
-        n_marks = steps.marks_to[U(step)] - steps.marks_from[U(step)]
+            n_marks = steps.marks_to[U(step)] - steps.marks_from[U(step)]
         # Items 0 .. n_moved - 1 are the moved list, oldest first; then come the marking steps.
         for item in range(n_moved + n_marks):
             if item < n_moved:
@@ -338,6 +340,72 @@ def put_complete(now, size, steps, lists, arena, touched, walk):
     return depth
 
 
+@inlined
+def put_due(control, symbol, time, silences, broken, waiting, roots, walk):
+    """Put the roots of the first event whose silence is over on the stack; return how many there are."""
+    depth = 0
+    while depth == 0 and control.first_waiting < control.n_waiting:
+        first = control.first_waiting
+        elapsed = time - waiting.time[first]
+        is_over = elapsed > silences.after or elapsed < 0 or (symbol == EVENTS_END and elapsed == silences.after)
+        if not (is_over or symbol == ALL_ENDS):
+            break
+        if waiting.row[first] < broken.after[waiting.key[first]]:
+            control.first_waiting += 1
+        else:
+            depth = waiting.length[first]
+            for i in range(depth):
+                walk.stack_node[U(i)] = roots[waiting.first[first] + i]
+                walk.stack_depth[U(i)] = 0
+    return depth
+
+
+@inlined
+def wait(control, row, time, now, slot, depth, waiting, roots, walk):
+    """Let the matches on the stack wait for their silence."""
+    at_end, n_roots = control.n_waiting, control.n_roots
+    waiting.row[at_end] = row
+    waiting.time[at_end] = time
+    waiting.measure[at_end] = now
+    waiting.key[at_end] = slot
+    waiting.first[at_end] = n_roots
+    waiting.length[at_end] = depth
+    for i in range(depth):
+        roots[n_roots + i] = walk.stack_node[U(i)]
+    control.n_waiting = at_end + 1
+    control.n_roots = n_roots + depth
+
+
+@inlined
+def note_breaks(symbol, row, time, slot, silences, broken):
+    """Note which silences of its partition key an event breaks."""
+    if silences.breaks[symbol] & BREAKS_AFTER != 0:
+        broken.after[slot] = row
+    if silences.breaks[symbol] & BREAKS_BEFORE != 0:
+        broken.was_before[slot] = 1
+        broken.before[slot] = time
+
+
+@inlined
+def forget_due(control, consumes, row, key, lists, keys, broken, waiting):
+    """Forget the runs and the waiting matches of the key of matches that are due, or of all keys."""
+    due = waiting.key[control.first_waiting]
+    if consumes == CONSUME_ALL:
+        control.first_waiting = control.n_waiting - 1
+    else:
+        broken.after[due] = row
+    is_current = True
+    if keys is not None:
+        is_current = consumes == CONSUME_ALL or key == due
+        if not is_current:
+            keys.length[due] = 0
+            for word in range(keys.active.shape[1]):
+                keys.active[due, word] = 0
+    if is_current:
+        for word in range(lists.active.shape[0]):
+            lists.active[U(word)] = 0
+
+
 def advance_events(
     control: Any,
     rules: Any,
@@ -351,15 +419,19 @@ def advance_events(
     walk: Walk,
     choice: Any,
     rivals: Any,
+    silences: Any,
+    broken: Any,
+    waiting: Any,
+    roots: Any,
     output: Any,
 ) -> Any:
     """Run over the events from `control.at` on; return why it stopped, as a number of `requests.py`.
 
     `arrays.py` says what the arguments hold. Without PARTITION BY, `keys` is None. Where matches are not compared,
-    `rivals` is None.
+    `rivals` is None. Without NOT ... FOR, `silences` is None.
     """
     size, limit, consumes, keeps = rules
-    symbols, rows, first_row, times, key_of = events
+    symbols, rows, first_row, times, key_of, _ = events
     n_events = symbols.shape[0]
     capacity = arena.kind.shape[0]
     at, phase, key, n_nodes = control.at, control.phase, control.key, control.n_nodes
@@ -369,10 +441,30 @@ def advance_events(
         symbol = symbols[U(at)]
         now = times[U(rows[U(at)])]
         row = first_row + rows[U(at)]
+        if silences is not None:
+            time = silences.times[U(rows[U(at)])]
+            slot = 0
+            if keys is not None:
+                slot = key_of[U(at)]
+            if phase == UPDATE:
+                depth = put_due(control, symbol, time, silences, broken, waiting, roots, walk)
+                if depth > 0:
+                    control.depth, control.n_matches, control.is_due = depth, 0, 1
+                    phase = ENUMERATE
+                    if rivals is not None:
+                        for i in range(depth):
+                            walk.root[U(i)] = walk.stack_node[U(i)]
+                elif symbol < 0:
+                    at += 1
+                    continue
 
         if phase == UPDATE:
             begins = steps.unmarked[U(symbol)]
             n_begun = steps.marks_to[U(symbol)] - steps.marks_from[U(symbol)]
+            if silences is not None:
+                since = time - broken.before[slot]
+                if broken.was_before[slot] != 0 and 0 <= since <= silences.before:
+                    begins, n_begun = NOWHERE, 0
             # This test stands alone, so that `merged` can leave out what follows.
             if keys is not None:  # noqa: SIM102
                 if key_of[U(at)] != key:
@@ -381,6 +473,8 @@ def advance_events(
                     if begins == NOWHERE and n_begun == 0:
                         is_touched = touches_key(keys, other, steps, symbol)
                         if is_forgotten or not is_touched:
+                            if silences is not None:
+                                note_breaks(symbol, row, time, slot, silences, broken)
                             at += 1
                             continue
                     if key >= 0:
@@ -397,6 +491,8 @@ def advance_events(
                 return MISS
             n_steps += n_begun
             if n_touched == 0 and n_steps == 0 and begins == NOWHERE:
+                if silences is not None:
+                    note_breaks(symbol, row, time, slot, silences, broken)
                 at += 1
                 continue
             sort_by_rank(touched.state, n_touched, steps.rank)
@@ -406,22 +502,37 @@ def advance_events(
                 control.nodes_needed, control.pool_needed = needed, 0
                 save(control, at, phase, key, n_nodes)
                 return GROW
+            if silences is not None:
+                has_room = control.n_waiting < waiting.row.shape[0]
+                if silences.is_awaited and not (has_room and control.n_roots + walk.root.shape[0] <= roots.shape[0]):
+                    save(control, at, phase, key, n_nodes)
+                    return WAIT
             work -= n_touched + n_steps
             if work < 0:
                 save(control, at, phase, key, n_nodes)
                 return PAUSE
+            if silences is not None:
+                note_breaks(symbol, row, time, slot, silences, broken)
             n_live, n_nodes = take_touched(n_touched, n_nodes, now, size, symbol, steps, lists, arena, touched)
-            n_nodes = take_steps(n_live, n_nodes, now, row, begins, symbol, steps, lists, arena, touched)
+            n_nodes = take_steps(n_live, n_nodes, now, row, begins, n_begun, symbol, steps, lists, arena, touched)
             depth = put_complete(now, size, steps, lists, arena, touched, walk)
             if depth == 0:
                 at += 1
                 continue
+            if silences is not None:  # noqa: SIM102
+                if silences.is_awaited:
+                    wait(control, row, time, now, slot, depth, waiting, roots, walk)
+                    at += 1
+                    continue
             control.depth, control.n_matches = depth, 0
             phase = ENUMERATE
             if rivals is not None:
                 for i in range(depth):
                     walk.root[U(i)] = walk.stack_node[U(i)]
 
+        if silences is not None:  # noqa: SIM102
+            if control.is_due != 0:
+                now, row = waiting.measure[control.first_waiting], waiting.row[control.first_waiting]
         if rivals is None:
             has_room = enumerate_matches(control, limit, size, now, row, arena, walk, output)
             if not has_room:
@@ -448,11 +559,24 @@ def advance_events(
         if control.n_matches > 0:
             control.n_emitted += 1
             if consumes != CONSUME_NOTHING:
-                for word in range(lists.active.shape[0]):
-                    lists.active[U(word)] = 0
+                is_current = True
+                if silences is not None:
+                    is_current = control.is_due == 0
+                if is_current:
+                    for word in range(lists.active.shape[0]):
+                        lists.active[U(word)] = 0
+                else:
+                    # Waiting matches of the current event are not among those that are due.
+                    done = first_row + rows[U(at)] + (1 if symbol < 0 else 0)
+                    forget_due(control, consumes, done, key, lists, keys, broken, waiting)
                 if keys is None:
                     n_nodes = 0
         phase = UPDATE
+        if silences is not None:  # noqa: SIM102
+            if control.is_due != 0:
+                control.is_due = 0
+                control.first_waiting += 1
+                continue
         at += 1
 
     save(control, at, phase, key, n_nodes)
@@ -460,12 +584,14 @@ def advance_events(
 
 
 @lru_cache
-def compiled_for(has_keys, has_rivals):
-    """Return `advance_events`, compiled for calls with or without keys and rivals: what they need is most of it."""
-    return compiled_in_place(merged(advance_events, given={"keys": has_keys, "rivals": has_rivals}))
+def compiled_for(has_keys, has_rivals, has_silences):
+    """Return `advance_events`, compiled for calls with or without keys, rivals and silences: they need most of it."""
+    given = {"keys": has_keys, "rivals": has_rivals, "silences": has_silences}
+    return compiled_in_place(merged(advance_events, given=given))
 
 
-def advance(control, rules, events, steps, lists, arena, keys, pool, touched, walk, choice, rivals, output):
+def advance(control, rules, events, steps, lists, arena, keys, pool, touched, walk, choice, rivals, *rest):
     """Do what `advance_events` does, compiled when it is first needed."""
-    run = compiled_for(keys is not None, rivals is not None)
-    return run(control, rules, events, steps, lists, arena, keys, pool, touched, walk, choice, rivals, output)
+    silences = rest[0]
+    run = compiled_for(keys is not None, rivals is not None, silences is not None)
+    return run(control, rules, events, steps, lists, arena, keys, pool, touched, walk, choice, rivals, *rest)

@@ -17,6 +17,7 @@ from ceql.automaton.lazy import Determinizer, DetState
 from ceql.engine.run.arrays import Steps
 from ceql.engine.run.bits import add, remove
 from ceql.engine.run.kernel import NOWHERE, UNKNOWN
+from ceql.engine.run.modes import BREAKS_AFTER, BREAKS_BEFORE
 from ceql.syntax.ast import Strategy
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
@@ -157,6 +158,11 @@ class Memo:
         steps.unmarked[entry] = unmarked
         if unmarked == state and not marks and not self._determinizer.accepts(self.states[state]):
             remove(steps.touching[symbol], state)
+
+    def broken(self, guards: int) -> int:
+        """Return which silences an event breaks that satisfies some guards, as bits."""
+        before, after = self._determinizer.broken(guards)
+        return before * BREAKS_BEFORE | after * BREAKS_AFTER
 
     def label_id(self, label: Label) -> int:
         """Return a label's number; a new label gets a new number."""

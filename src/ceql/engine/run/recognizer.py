@@ -6,6 +6,7 @@ Matches come in chunks of bounded size. However many there are, only one chunk i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,13 @@ from ceql.automaton.cea import CEA
 from ceql.engine.run import choice, kernel, modes, requests
 from ceql.engine.run.arrays import (
     CHOICE,
+    Broken,
     Events,
     Output,
     Record,
     Rivals,
     Rules,
+    Silences,
     Walk,
     n_bytes,
     new_output,
@@ -31,6 +34,7 @@ from ceql.engine.run.bits import members
 from ceql.engine.run.chunk import Chunk
 from ceql.engine.run.collector import collect
 from ceql.engine.run.memo import MIN_SYMBOLS, START, Memo
+from ceql.engine.run.snapshot import Content
 from ceql.engine.run.state import MIN_NODES, RunState
 from ceql.engine.run.undo import Undo
 from ceql.errors import DataError
@@ -67,6 +71,19 @@ MAX_CHOICE_BYTES = 1 << 27
 """Most bytes that one event may need to choose among its matches, if `max_state_bytes` is not given."""
 
 
+@dataclass(frozen=True)
+class Silence:
+    """How long what NOT ... FOR names may not come before and after a match, in numbers of the type of the clock.
+
+    A length is -1 if there is no such silence.
+    """
+
+    is_awaited: bool
+    before: Any
+    after: Any
+    number: Any
+
+
 class Recognizer:
     """Runs one automaton on one run state."""
 
@@ -86,6 +103,7 @@ class Recognizer:
         capacity: int,
         max_state_bytes: int | None,
         collects_always: bool,
+        silence: Silence | None = None,
     ) -> None:
         self.number = np.float64 if is_float else np.int64
         consumes = CONSUMES[consumption]
@@ -115,6 +133,31 @@ class Recognizer:
         self._choice = new_record(CHOICE)
         self._choice.patience = 0 if collects_always else STEPS_WITHOUT_NOTES
         self._forget_rivals()
+        self._silence = silence
+        if silence is not None:
+            self._prepare_silences(silence)
+
+    def _prepare_silences(self, silence: Silence) -> None:
+        state = self.state
+        state.has_silences = True
+        one = np.zeros(0 if self._is_partitioned else 1, np.int64)
+        self._breaks = np.zeros(0, np.uint8)
+        state.broken = Broken(one, one.astype(np.uint8), one.astype(silence.number))
+        state.waiting = state.waiting._replace(
+            time=state.waiting.time.astype(silence.number), measure=state.waiting.measure.astype(self.number)
+        )
+
+    def take(self, content: Content) -> None:
+        """Restore the state from content, which must have been checked."""
+        self.state.take(content)
+        n_roots = int(self.state.waiting.length.max(initial=0))
+        if n_roots > len(self._walk.root):
+            self._walk = _resized(self._walk, n_roots, len(self._walk.path_row))
+
+    def forget_symbols(self) -> None:
+        """Forget all that is known of symbols, because they are numbered anew."""
+        self.forget_states()
+        self._breaks = np.zeros(0, np.uint8)
 
     def run(self, events: Events, masks: list[int], *, is_read: Callable[[], bool]) -> Iterator[Chunk]:
         """Update the state with some events, and yield the matches that they complete.
@@ -125,6 +168,9 @@ class Recognizer:
         if self.undo is not None:
             self.undo.begin(self.state)
         self.memo.make_room_for_symbols(len(masks))
+        if self._silence is not None and len(self._breaks) < len(masks):
+            new = [self.memo.broken(symbol) for symbol in masks[len(self._breaks) :]]
+            self._breaks = np.concatenate([self._breaks, np.array(new, np.uint8)])
         if not self.collects_always:
             yield from self._run(events, masks, is_read)
             return
@@ -175,6 +221,9 @@ class Recognizer:
         memo, state, output = self.memo, self.state, self._output
         if self._must_save:
             output = output._replace(start=output.start[:0])
+        silence, silences = self._silence, None
+        if silence is not None:
+            silences = Silences(silence.is_awaited, silence.before, silence.after, events.clock, self._breaks)
         n_states = memo.state_capacity
         state.make_room_for_states(n_states, memo.n_words)
         if n_states >= len(self._touched.state):
@@ -194,6 +243,10 @@ class Recognizer:
                 self._walk,
                 self._choice,
                 self._rivals,
+                silences,
+                None if silences is None else state.broken,
+                None if silences is None else state.waiting,
+                None if silences is None else state.roots,
                 output,
             )
         )
@@ -253,6 +306,8 @@ class Recognizer:
             self._make_room_for_positions()
         elif reason == requests.CROWDED:
             self._make_room_for_rivals()
+        elif reason == requests.WAIT:
+            self._make_room_for_waiting()
 
     def _make_room_for_nodes(self, events: Events) -> None:
         state = self.state
@@ -267,6 +322,12 @@ class Recognizer:
             state.make_room_for_nodes(wanted)
         if self.max_state_bytes is not None:
             check_size(state.n_bytes, self.max_state_bytes)
+
+    def _make_room_for_waiting(self) -> None:
+        self._save_all()
+        self.state.pack_waiting(len(self._walk.root))
+        if self.max_state_bytes is not None:
+            check_size(self.state.n_bytes, self.max_state_bytes)
 
     def _make_room_for_positions(self) -> None:
         """Make room for matches of twice the length."""
@@ -301,17 +362,22 @@ class Recognizer:
             return
         self._save_all()
         key_now = state.keys.events.astype(self.number) if self.counts_events_by_key else np.empty(0, self.number)
+        if self._silence is not None:
+            state.pack_waiting()
+        oldest = state.waiting.measure[0] if int(state.control["n_waiting"]) else now
         new_pool = np.empty_like(state.pool)
         moved_to = np.empty(state.n_nodes, np.int32)
         collect(
             state.control,
             self._rules,
             self.number(now),
+            self.number(oldest),
             key_now,
             state.lists,
             state.arena,
             state.keys,
             state.pool,
+            state.roots,
             moved_to,
             new_pool,
         )

@@ -14,13 +14,14 @@ from ceql.automaton.properties import compared_by
 from ceql.engine.intake.events import Block
 from ceql.engine.intake.keys import NO_KEY, count_events, positions_by_key
 from ceql.engine.intake.measure import Measure
+from ceql.engine.intake.moments import ALL_ENDS
 from ceql.engine.options import Limits
 from ceql.engine.run import check_content
 from ceql.engine.run.arena import UNION
 from ceql.engine.run.arrays import Events
 from ceql.engine.run.chunk import Chunk
 from ceql.engine.run.memo import START
-from ceql.engine.run.recognizer import Recognizer
+from ceql.engine.run.recognizer import Recognizer, Silence
 from ceql.engine.run.snapshot import Content
 from ceql.engine.run.state import grown, part
 from ceql.engine.run.undo import Undo
@@ -32,11 +33,21 @@ IntArray = np.ndarray[Any, np.dtype[Any]]
 class Run:
     """Finds the matches of one query among the events that it is given, block by block."""
 
-    def __init__(self, query: plan.Plan, automaton: CEA, measure: Measure, limits: Limits, *, has_labels: bool) -> None:
+    def __init__(
+        self,
+        query: plan.Plan,
+        automaton: CEA,
+        measure: Measure,
+        limits: Limits,
+        *,
+        has_labels: bool,
+        silence: Silence | None = None,
+    ) -> None:
         self._automaton = automaton
         self._is_partitioned = bool(query.partition_by)
         self._counts_events_by_key = isinstance(query.window, plan.EventsWindow) and self._is_partitioned
         self._masks: list[int] | None = None
+        self._silence = silence
         self.recognizer = Recognizer(
             automaton,
             compared_by(query, automaton),
@@ -51,6 +62,7 @@ class Run:
             capacity=limits.memo_capacity,
             max_state_bytes=limits.max_state_bytes,
             collects_always=limits.collects_always,
+            silence=silence,
         )
 
     @property
@@ -62,6 +74,11 @@ class Run:
     def n_nodes(self) -> int:
         """Nodes held for open matches."""
         return self.recognizer.state.n_nodes
+
+    @property
+    def n_waiting(self) -> int:
+        """Events whose matches wait for a silence to be over."""
+        return len(self.recognizer.state.in_waiting.row)
 
     @property
     def n_states(self) -> int:
@@ -84,15 +101,15 @@ class Run:
         if block.masks is not self._masks:
             if self._masks is not None:
                 # Symbols were numbered anew, and the tables of transitions use the old numbers.
-                recognizer.forget_states()
+                recognizer.forget_symbols()
             self._masks = block.masks
         times = block.times
         if self._is_partitioned:
             self._make_room_for_keys(block)
-        if self._counts_events_by_key:
+        if self._counts_events_by_key and len(block.slots_of_all):
             times = positions_by_key(block.slots_of_all, recognizer.state.keys.events)
         if len(block.symbols):
-            events = Events(block.symbols, block.rows, block.first_row, times, block.slots)
+            events = Events(block.symbols, block.rows, block.first_row, times, block.slots, block.clock)
             for chunk in recognizer.run(events, block.masks, is_read=is_read):
                 recognizer.state.n_matches += len(chunk)
                 yield chunk
@@ -106,6 +123,17 @@ class Run:
         slots = block.slots_of_all if self._counts_events_by_key else block.slots
         if undo is not None and len(slots):
             undo.save_keys(state, slots)
+        if undo is not None and self._silence is not None and len(block.symbols):
+            # Matches whose silence is over may consume the runs of keys that have no events here.
+            undo.save_keys(state, self._keys_due(block, self._silence))
+
+    def _keys_due(self, block: Block, silence: Silence) -> IntArray:
+        """Return the slots of the keys whose waiting matches may be due in a block."""
+        waiting = self.recognizer.state.in_waiting
+        elapsed = block.clock[block.rows[-1]] - waiting.time
+        is_due = (elapsed >= silence.after) | (elapsed < 0) | (block.symbols[-1] == ALL_ENDS)
+        slots: IntArray = waiting.key[is_due].astype(np.int32)
+        return slots
 
     def begin_batch(self) -> RunBefore:
         """Return what `go_back` needs to undo everything until `end_batch`."""
@@ -136,21 +164,34 @@ class Run:
         """Return the numbers of the rows in open matches."""
         state = self.recognizer.state
         rows: IntArray = state.arena.data[: state.n_nodes][state.arena.kind[: state.n_nodes] != UNION]
-        return rows
+        return np.concatenate([rows, state.in_waiting.row]) if state.has_silences else rows
 
-    def keys_needed(self, n_keys: int) -> IntArray:
-        """Return whether each partition key has open matches; call `collect` just before."""
+    def keys_needed(self, n_keys: int, time: Any = None) -> IntArray:
+        """Return whether each partition key has open matches, or a broken silence; call `collect` just before.
+
+        `time` is what the clock shows.
+        """
         state = self.recognizer.state
         is_needed: IntArray = state.keys.length[:n_keys] > 0
         current = int(state.control["key"])
         if current >= 0:
             is_needed[current] = state.lists.active.any()
+        if self._silence is not None:
+            is_needed[state.in_waiting.key] = True
+            was_broken, last = state.broken.was_before[:n_keys] != 0, state.broken.before[:n_keys]
+            if was_broken.any():
+                elapsed = time - last
+                is_needed |= was_broken & (elapsed >= 0) & (elapsed <= self._silence.before)
         return is_needed
 
-    def drop_keys(self, is_dropped: IntArray) -> None:
+    def drop_keys(self, is_dropped: IntArray, n_events: int) -> None:
         """Drop the open matches of some partition keys; their slots stay."""
         state = self.recognizer.state
         state.keys.length[: len(is_dropped)][is_dropped] = 0
+        if state.has_silences:
+            # No later row can be waiting yet.
+            state.broken.after[: len(is_dropped)][is_dropped] = n_events
+            state.broken.was_before[: len(is_dropped)][is_dropped] = 0
         current = int(state.control["key"])
         if current >= 0 and is_dropped[current]:
             state.lists.active[:] = 0
@@ -163,6 +204,10 @@ class Run:
         state.control["key"] = slots[current] if current >= 0 and is_kept[current] else NO_KEY
         kept = part(state.keys, np.flatnonzero(is_kept))
         state.keys = grown(kept, max(64, 2 * len(kept.first)))
+        if state.has_silences:
+            state.broken = grown(part(state.broken, np.flatnonzero(is_kept)), len(state.keys.first))
+            waiting = state.in_waiting
+            waiting.key[:] = slots[waiting.key]
 
     def content(self, n_keys: int) -> Content:
         """Return what a snapshot must hold; `n_keys` partition keys have slots."""
@@ -191,12 +236,13 @@ class Run:
             content,
             memo,
             number=self.recognizer.number,
+            clock=None if self._silence is None else self._silence.number,
             are_floats=[measure.is_float for measure in measures],
             counts_rows=measures[0].counts_rows,
             key_types=key_types,
             rows=rows,
         )
-        self.recognizer.state.take(content)
+        self.recognizer.take(content)
 
 
 class RunBefore:

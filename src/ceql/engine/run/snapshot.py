@@ -23,7 +23,7 @@ import pyarrow as pa
 from ceql.errors import SnapshotError
 
 MAGIC = b"CEQLSNAP"
-VERSION = 3
+VERSION = 4
 _HEAD = struct.Struct("<8sHI")
 _CHECKSUM_BYTES = 16
 

@@ -11,19 +11,33 @@ from typing import TypeVar
 
 import numpy as np
 
-from ceql.engine.run.arrays import CONTROL, Arena, IntArray, Keys, Lists, Record, n_bytes, new_record
+from ceql.engine.run.arrays import (
+    CONTROL,
+    Arena,
+    Broken,
+    IntArray,
+    Keys,
+    Lists,
+    Record,
+    Waiting,
+    n_bytes,
+    new_record,
+)
 from ceql.engine.run.bits import members
 from ceql.engine.run.kernel import LIST_CAPACITY
 from ceql.engine.run.renumber import renumber_keys
 from ceql.engine.run.snapshot import Content
 
-Group = TypeVar("Group", Arena, Keys, Lists)
+Group = TypeVar("Group", Arena, Broken, Keys, Lists, Waiting)
 
 MIN_NODES = 1 << 14
 """Nodes that the arena has room for at first; collection is amortised over at least this many."""
 
 MIN_STATES = 8
 """Determinized states that there are lists for at first."""
+
+MIN_WAITING = 64
+"""Events with waiting matches that there is room for at first."""
 
 
 @dataclass
@@ -35,6 +49,10 @@ class RunState:
     arena: Arena = field(default_factory=lambda: _arena())
     keys: Keys = field(default_factory=lambda: _keys())
     pool: IntArray = field(default_factory=lambda: np.zeros(0, np.int32))
+    broken: Broken = field(default_factory=lambda: _broken())
+    waiting: Waiting = field(default_factory=lambda: _waiting())
+    roots: IntArray = field(default_factory=lambda: np.zeros(0, np.int32))
+    has_silences: bool = False
     n_matches: int = 0
 
     @property
@@ -45,14 +63,21 @@ class RunState:
     @property
     def n_bytes(self) -> int:
         """Bytes that all arrays take."""
-        return n_bytes(self.lists) + n_bytes(self.arena) + n_bytes(self.keys) + self.pool.nbytes
+        groups = (self.lists, self.arena, self.keys, self.broken, self.waiting)
+        return sum(map(n_bytes, groups)) + self.pool.nbytes + self.roots.nbytes
+
+    @property
+    def in_waiting(self) -> Waiting:
+        """The events whose matches wait for their silence."""
+        return part(self.waiting, slice(int(self.control["first_waiting"]), int(self.control["n_waiting"])))
 
     def content(self, n_keys: int) -> Content:
         """Return what a snapshot must hold; `n_keys` partition keys have slots.
 
-        The lengths of the arrays say how many nodes and pool entries there are.
+        The lengths of the arrays say how many nodes and pool entries there are. A collection must have come before.
         """
         active, nodes, lengths, _ = self.lists
+        n_broken = n_keys if len(self.keys.first) or n_keys else len(self.broken.after)
         return {
             "key": int(self.control["key"]),
             "n_emitted": int(self.control["n_emitted"]),
@@ -62,6 +87,9 @@ class RunState:
             **part(self.arena, slice(self.n_nodes))._asdict(),
             **{f"key_{name}": array for name, array in part(self.keys, slice(n_keys))._asdict().items()},
             "pool": self.pool[: self.pool_length],
+            **{f"broken_{name}": array for name, array in part(self.broken, slice(n_broken))._asdict().items()},
+            **{f"waiting_{name}": array for name, array in self.in_waiting._asdict().items()},
+            "roots": self.roots[: int(self.control["n_roots"])],
             "n_matches": self.n_matches,
         }
 
@@ -76,6 +104,10 @@ class RunState:
         stored = Arena(*(content[name] for name in Arena._fields))
         self.arena = grown(stored, max(MIN_NODES, 2 * len(stored.kind)))
         self.pool = _grown(content["pool"], max(1024, 2 * len(content["pool"])))
+        self.broken = Broken(*(content[f"broken_{name}"] for name in Broken._fields))
+        self.waiting = Waiting(*(content[f"waiting_{name}"] for name in Waiting._fields))
+        self.roots = content["roots"]
+        control["n_waiting"], control["n_roots"] = len(self.waiting.row), len(self.roots)
         self.n_matches = content["n_matches"]
 
     def make_room_for_states(self, n_states: int, n_words: int) -> None:
@@ -110,6 +142,8 @@ class RunState:
         """Lengthen the arrays that have one entry per partition key."""
         if n_keys > len(self.keys.first):
             self.keys = grown(self.keys, max(n_keys, 2 * len(self.keys.first), 64))
+            if self.has_silences:
+                self.broken = grown(self.broken, len(self.keys.first))
             if len(self.pool) == 0:
                 self.pool = np.zeros(1024, np.int32)
 
@@ -121,6 +155,18 @@ class RunState:
         """Lengthen the lists of other keys."""
         if length > len(self.pool):
             self.pool = _grown(self.pool, length)
+
+    def pack_waiting(self, n_roots: int = 0) -> None:
+        """Drop events whose matches no longer wait; then there is room for one more, and for some roots."""
+        waiting = self.in_waiting
+        kept = part(waiting, waiting.row >= self.broken.after[waiting.key])
+        roots = self.roots[places(kept.first, kept.length)]
+        n_waiting = len(kept.row)
+        packed = kept._replace(first=np.cumsum(kept.length) - kept.length)
+        self.waiting = grown(packed, 2 * n_waiting + MIN_WAITING)
+        self.roots = _grown(roots, 2 * len(roots) + MIN_WAITING + n_roots)
+        self.control["first_waiting"], self.control["n_waiting"] = 0, n_waiting
+        self.control["n_roots"] = len(roots)
 
     def give_back_room(self) -> None:
         """Shorten arena and pool if little of them is in use; `Run.renumber_keys` shortens the arrays of keys."""
@@ -152,6 +198,13 @@ def grown(group: Group, length: int) -> Group:
     return type(group)(*(_grown(array, length) for array in group))
 
 
+def places(first: IntArray, length: IntArray) -> IntArray:
+    """Return the places of entries that lie together from `first` on, those of the first range first."""
+    before = np.cumsum(length) - length
+    found: IntArray = np.repeat(first - before, length) + np.arange(int(length.sum()))
+    return found
+
+
 def _grown(array: IntArray, length: int) -> IntArray:
     longer = np.zeros((length, *array.shape[1:]), array.dtype)
     longer[: len(array)] = array
@@ -179,6 +232,21 @@ def _arena() -> Arena:
         link=np.zeros(MIN_NODES, np.int32),
         data=np.zeros(MIN_NODES, np.int64),
         start=np.zeros(MIN_NODES, np.int64),
+    )
+
+
+def _broken() -> Broken:
+    return Broken(after=np.zeros(0, np.int64), was_before=np.zeros(0, np.uint8), before=np.zeros(0, np.int64))
+
+
+def _waiting() -> Waiting:
+    return Waiting(
+        row=np.zeros(0, np.int64),
+        time=np.zeros(0, np.int64),
+        measure=np.zeros(0, np.int64),
+        key=np.zeros(0, np.int64),
+        first=np.zeros(0, np.int64),
+        length=np.zeros(0, np.int64),
     )
 
 

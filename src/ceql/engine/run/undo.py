@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from ceql.engine.compiled import compiled
-from ceql.engine.run.arrays import Keys, Lists
+from ceql.engine.run.arrays import Broken, Keys, Lists
 from ceql.engine.run.bits import members
-from ceql.engine.run.state import RunState, copied, part
+from ceql.engine.run.state import RunState, copied, part, places
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -41,6 +41,7 @@ class Undo:
         self._states = slice(len(state.lists.length)) if len(self._active) == 1 else members(self._active)
         self._lists = [array[self._states].copy() for array in state.lists[1:]]
         self._is_saved = np.zeros(self._n_keys, np.bool_)
+        self._broken = copied(state.broken) if not self._n_keys else None
         if self._n_keys:
             self.save_keys(state, np.array([self._control["key"]], np.int32))
 
@@ -51,7 +52,8 @@ class Undo:
             new = _unsaved(slots, self._is_saved)
             if len(new):
                 keys = part(state.keys, new)
-                self._keys.append(_SomeKeys(new, keys, state.pool[_places(keys)]))
+                broken = part(state.broken, new) if state.has_silences else state.broken
+                self._keys.append(_SomeKeys(new, keys, state.pool[places(keys.first, keys.length)], broken))
 
     @property
     def has_all(self) -> bool:
@@ -67,6 +69,8 @@ class Undo:
             whole.keys = copied(part(state.keys, slice(self._n_keys)))
             whole.lists = Lists(*map(np.zeros_like, state.lists))
             whole.pool = state.pool[: self._control["n_pool"]].copy()
+            whole.broken, whole.waiting = copied(state.broken), copied(state.waiting)
+            whole.roots, whole.has_silences = state.roots.copy(), state.has_silences
             self._put_back(whole)
             self._whole = whole
 
@@ -91,6 +95,10 @@ class Undo:
             keys.put_back(state)
         for array in state.keys:
             array[self._n_keys :] = 0
+        for array in state.broken:
+            array[self._n_keys :] = 0
+        if self._broken is not None:
+            state.broken = copied(self._broken)
 
 
 @dataclass
@@ -100,6 +108,7 @@ class _SomeKeys:
     slots: IntArray
     keys: Keys
     entries: IntArray
+    broken: Broken
 
     def put_back(self, state: RunState) -> None:
         for array, saved in zip(state.keys, self.keys, strict=True):
@@ -108,14 +117,10 @@ class _SomeKeys:
                 array[self.slots] = saved
             else:
                 array[self.slots, : saved.shape[1]] = saved
-        state.pool[_places(self.keys)] = self.entries
-
-
-def _places(keys: Keys) -> IntArray:
-    """Return where in the pool the entries of some keys are."""
-    before = np.cumsum(keys.length) - keys.length
-    places: IntArray = np.repeat(keys.first - before, keys.length) + np.arange(int(keys.length.sum()))
-    return places
+        state.pool[places(self.keys.first, self.keys.length)] = self.entries
+        if state.has_silences:
+            for array, saved in zip(state.broken, self.broken, strict=True):
+                array[self.slots] = saved
 
 
 @compiled
