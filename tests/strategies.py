@@ -365,6 +365,29 @@ def declarations(draw: Draw, named: tuple[str, ...]) -> ast.StreamDeclaration:
     return ast.StreamDeclaration(_name("S"), tuple(declared))
 
 
+silent_times = st.sampled_from([0, 1, 2, 3, Decimal("1.5")]).map(lambda size: ast.AttributeWindow(size, _name("t")))
+
+
+@composite
+def silent(draw: Draw, formula: ast.Formula) -> ast.Formula:
+    """Return a formula with a silence before it or after it, perhaps with conditions."""
+    which = draw(any_of("after", "after", "before", "both"))
+    before = [ast.Absence(draw(absent_events()), draw(silent_times))] if which != "after" else []
+    after = [ast.Absence(draw(absent_events()), draw(silent_times))] if which != "before" else []
+    parts, gaps = ((formula,), ()) if not isinstance(formula, ast.Sequence) else (formula.parts, formula.gaps)
+    ends = (ast.Gap.ANY,)
+    whole: ast.Formula = ast.Sequence((*before, *parts, *after), (*ends * len(before), *gaps, *ends * len(after)))
+    variables = tuple(sorted(bound_variables(whole) | absent_variables(whole)))
+    match draw(any_of("", "", "filter", "project", "without")):
+        case "filter" if variables:
+            return ast.Filter(whole, draw(conditions(variables, has_or=False)))
+        case "project":
+            return ast.Project(whole, tuple(_name(name) for name in sorted(bound_variables(whole))))
+        case "without":
+            return ast.Without(whole, draw(absent_events()))
+    return whole
+
+
 windows = st.one_of(
     st.none(),
     st.just(ast.AttributeWindow(5, _name("t"))),
@@ -374,9 +397,14 @@ windows = st.one_of(
 
 
 @composite
-def queries(draw: Draw, depth: int = 5, *, declares: bool = False) -> ast.Query:
-    """Return a whole query, perhaps with CREATE STREAM; SELECT lists only variables that the formula can bind."""
+def queries(draw: Draw, depth: int = 5, *, declares: bool = False, silences: bool = False) -> ast.Query:
+    """Return a whole query, perhaps with CREATE STREAM; SELECT lists only variables that the formula can bind.
+
+    With `silences`, some patterns have NOT ... FOR at their ends.
+    """
     formula = draw(formulas(depth))
+    if silences and draw(any_of(False, False, True)):
+        formula = draw(silent(formula))
     variables = tuple(sorted(bound_variables(formula)))
     choice = draw(integers_between(0, 2))
     selected: tuple[ast.Selected, ...] | None = None

@@ -28,22 +28,24 @@ def compiled(tree: ast.Query) -> ceql.Query:
     return ceql.compile(str(tree), strategies.SCHEMA)
 
 
-def by_definition(query: ceql.Query, events: Events) -> list[Completed]:
-    return recognise(query.tree, events, [variable.name for variable in query.plan.variables])
+def by_definition(query: ceql.Query, events: Events, *, complete: bool = False) -> list[Completed]:
+    return recognise(query.tree, events, [variable.name for variable in query.plan.variables], complete=complete)
 
 
-@given(strategies.queries(declares=True))
+@given(strategies.queries(declares=True, silences=True))
 def test_printed_query_parses_to_the_same_tree(tree: ast.Query) -> None:
     assert parse(str(tree)) == tree
 
 
 @pytest.mark.parametrize("strategy", Strategy, ids=lambda strategy: strategy.value)
-@given(tree=strategies.queries(declares=True), events=strategies.events())
-def test_automaton_finds_what_the_definitions_say(strategy: Strategy, tree: ast.Query, events: Events) -> None:
+@given(tree=strategies.queries(declares=True, silences=True), events=strategies.events(), complete=strategies.booleans)
+def test_automaton_finds_what_the_definitions_say(
+    strategy: Strategy, tree: ast.Query, events: Events, complete: bool
+) -> None:
     tree = with_strategy(tree, strategy)
     assume(has_few_valuations(tree.formula, events, MAX_MATCHES))
     query = compiled(tree)
-    assert simulate(query, events) == by_definition(query, events)
+    assert simulate(query, events, complete=complete) == by_definition(query, events, complete=complete)
 
 
 @pytest.mark.parametrize("strategy", Strategy, ids=lambda strategy: strategy.value)
@@ -56,7 +58,7 @@ def test_strategies_choose_as_defined(strategy: Strategy, data: st.DataObject) -
     assert simulate(query, events) == by_definition(query, events)
 
 
-@given(tree=strategies.queries(depth=4), events=strategies.events())
+@given(tree=strategies.queries(depth=4, silences=True), events=strategies.events())
 def test_each_pass_keeps_the_matches(tree: ast.Query, events: Events) -> None:
     query = compiled(tree)
     assume(has_few_valuations(tree.formula, events, MAX_MATCHES))
@@ -100,7 +102,7 @@ def test_variables_bind_as_many_events_as_the_plan_says(tree: ast.Query, events:
 
 
 @settings(max_examples=50)
-@given(tree=strategies.queries(depth=3), events=strategies.events())
+@given(tree=strategies.queries(depth=3, silences=True), events=strategies.events())
 def test_a_partitioned_run_is_the_union_of_the_partitions(tree: ast.Query, events: Events) -> None:
     assume(tree.partition_by and tree.consumption is not ast.Consumption.ANY)
     whole = {match for completed in simulate(compiled(tree), events) for match in completed.matches}

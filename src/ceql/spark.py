@@ -34,6 +34,7 @@ def match(
     shape: Shape = "matches",
     plan: PlanName = "auto",
     prune: bool | None = None,
+    complete: bool = False,
     watermark: str | None = None,
     ordering: Ordering = "time",
     unbounded: bool = False,
@@ -52,6 +53,8 @@ def match(
             of the timeline, needs WITHIN), "single" (one task) or "auto", which chooses; `explain` says why.
         prune: for batches, True leaves out rows if an event that every match needs does not occur near them; this reads
             the events twice. None asks first whether such events occur at all, if that is quick; False asks nothing.
+        complete: for batches, whether nothing comes after these events. Then the matches of `NOT ... FOR` count whose
+            time goes beyond the last event.
         watermark: for streams, how late events may be, as "10 seconds", if the DataFrame has no watermark yet.
         ordering: for streams, "time": events wait until the watermark passes them, and matches are those of a batch; or
             "arrival": no event waits, and an event older than an earlier event is late.
@@ -63,12 +66,14 @@ def match(
             raise DataError(f"plan='{plan}' is for batch DataFrames", "leave it out: streams have a plan of their own")
         if prune is not None:
             raise DataError(f"prune={prune} is for batch DataFrames", "leave it out: streams are read once")
+        if complete:
+            raise DataError("complete=True is for batch DataFrames", "leave it out: a stream has no end")
         return spark_stream.match(prepared, watermark=watermark, ordering=ordering, unbounded=unbounded)
     given = {"watermark": watermark is not None, "ordering": ordering != "time", "unbounded": unbounded}
     for name, is_given in given.items():
         if is_given:
             raise DataError(f"{name} is only for streaming DataFrames", "leave it out")
-    return spark_batch.match(spark_batch.planned(prepared, plan, prune=prune))
+    return spark_batch.match(spark_batch.planned(prepared, plan, prune=prune, complete=complete))
 
 
 def bad_records(

@@ -31,12 +31,15 @@ def table(events: Events) -> Any:
 
 
 @pytest.mark.parametrize("collects_always", [False, True], ids=["", "collecting"])
-@given(tree=strategies.queries(declares=True), events=strategies.events())
-def test_engine_finds_what_the_definitions_say(collects_always: bool, tree: ast.Query, events: Events) -> None:
+@given(tree=strategies.queries(declares=True, silences=True), events=strategies.events(), complete=strategies.booleans)
+def test_engine_finds_what_the_definitions_say(
+    collects_always: bool, tree: ast.Query, events: Events, complete: bool
+) -> None:
     assume(has_few_valuations(tree.formula, events, MAX_MATCHES))
     query = compiled(tree)
-    expected = recognise(query.tree, events, [variable.name for variable in query.plan.variables])
-    assert kernel_runner.recognise(query, [table(events)], collects_always=collects_always) == expected
+    expected = recognise(query.tree, events, [variable.name for variable in query.plan.variables], complete=complete)
+    options = {"collects_always": collects_always, "complete": complete}
+    assert kernel_runner.recognise(query, [table(events)], **options) == expected
 
 
 @pytest.mark.parametrize("strategy", Strategy, ids=lambda strategy: strategy.value)
@@ -48,7 +51,7 @@ def test_engine_chooses_as_defined(strategy: Strategy, data: st.DataObject) -> N
     assert kernel_runner.recognise(query, [table(events)], chunk_size=2) == simulate(query, events)
 
 
-@given(tree=strategies.queries(depth=4, declares=True), events=strategies.events(12), data=st.data())
+@given(tree=strategies.queries(depth=4, declares=True, silences=True), events=strategies.events(12), data=st.data())
 def test_any_cutting_into_batches_gives_the_same(tree: ast.Query, events: Events, data: st.DataObject) -> None:
     query = compiled(tree)
     assume(has_few_valuations(tree.formula, events, MAX_MATCHES))

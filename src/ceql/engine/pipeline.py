@@ -18,7 +18,7 @@ from ceql.engine.intake.history import History
 from ceql.engine.intake.intake import Intake
 from ceql.engine.intake.keys import KeyEncoder
 from ceql.engine.intake.measure import Measure
-from ceql.engine.intake.moments import ALL_ENDS, EVENTS_END, TIME_PASSES
+from ceql.engine.intake.moments import ALL_IS_OVER, TIME_IS_OVER
 from ceql.engine.options import Layout, Limits
 from ceql.engine.results.shapes import Ordinals, ResultBuilder
 from ceql.engine.run.chunk import Chunk
@@ -36,13 +36,16 @@ MIN_KEYS = 1 << 15
 
 @dataclass(frozen=True)
 class Moment:
-    """What is known of the time when no event tells it: a symbol of `moments`, and the time if it is known."""
+    """What is known of the time when no event tells it: a symbol of `moments`, and the time.
+
+    `now` is a value of the attribute that shows the time; None stands for the last event, after which none comes.
+    """
 
     symbol: int
     now: Any = None
 
 
-END_OF_EVENTS, END_OF_ALL = Moment(EVENTS_END), Moment(ALL_ENDS)
+END_OF_EVENTS, END_OF_ALL = Moment(TIME_IS_OVER), Moment(ALL_IS_OVER)
 
 
 class Pipeline:
@@ -98,7 +101,12 @@ class Pipeline:
     @property
     def holds(self) -> bool:
         """Whether a partial match is held that a later event could complete."""
-        return self.run.n_nodes > 0 or self.run.n_waiting > 0
+        return self.run.n_nodes > 0 or self.run.n_waiting > 0 or self.run.remembers(self._now)
+
+    @property
+    def next_deadline(self) -> Any:
+        """The first deadline of matches that wait, in units of the clock; None if none wait."""
+        return self.run.next_deadline
 
     def recognise(self, part: pa.RecordBatch, streams: IntArray | None, is_read: Callable[[], bool]) -> Iterator[Chunk]:
         """Yield the matches that the next rows of the stream complete.
@@ -121,7 +129,7 @@ class Pipeline:
             clock.last = clock.stored(moment.now)
         if self.query.plan.silence_after is not None and clock is not None and clock.last is not None:
             yield from self._advance(self.encoder.moment(moment.symbol, self.intake.n_events), is_read)
-        self.has_ended |= moment.symbol != TIME_PASSES
+        self.has_ended |= moment.now is None
         self._forget()
 
     def check_moment(self, moment: Moment) -> None:
@@ -135,6 +143,11 @@ class Pipeline:
         """What shows the time: the measure of silences or of the window, or the time column."""
         clocks = (self.encoder.clock, *self.encoder.clocks)
         return next((clock for clock in clocks if clock is not None and clock.attribute is not None), None)
+
+    @property
+    def _now(self) -> Any:
+        """The last time in which silences are measured."""
+        return None if self.encoder.clock is None else self.encoder.clock.last
 
     def _advance(self, block: Block, is_read: Callable[[], bool]) -> Iterator[Chunk]:
         for chunk in self.run.advance(block, is_read=is_read):
@@ -218,8 +231,7 @@ class Pipeline:
         keys = self.encoder.keys
         if keys is None:
             return
-        clock = self.encoder.clock
-        is_needed = self.run.keys_needed(keys.n_keys, None if clock is None else clock.last)
+        is_needed = self.run.keys_needed(keys.n_keys, self._now)
         n_needed = int(is_needed.sum())
         # The cost of forgetting is linear in keys and nodes, so it must be rare.
         self._max_keys = n_needed + max(MIN_KEYS, n_needed, self.run.n_nodes // 4)

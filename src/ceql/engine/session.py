@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from ceql.engine.intake import batch as batches
-from ceql.engine.intake.moments import TIME_PASSES
+from ceql.engine.intake.moments import TIME_COMES
 from ceql.engine.options import DEFAULT_CAPACITY, DEFAULT_CHUNK, Layout, Limits, Shape
 from ceql.engine.pipeline import END_OF_ALL, Moment, Pipeline
 from ceql.engine.reading import Reading
@@ -140,7 +140,7 @@ class Session:
         These are matches of `NOT ... FOR` at the end of a pattern: nothing that may not come has come before `now`.
         `now` is a value of the attribute that FOR and WITHIN measure; no earlier event may be fed afterwards.
         """
-        return Matches(self._reach(Moment(TIME_PASSES, now)))
+        return Matches(self._reach(Moment(TIME_COMES, now)))
 
     def finish(self) -> Matches:
         """Return the matches that are complete if no event comes any more; no event may be fed afterwards."""

@@ -393,6 +393,13 @@ class Plan:
     silence_after: AttributeWindow | None = None
 
     @property
+    def reach(self) -> AttributeWindow | None:
+        """How far apart events may be that the same match depends on; None if no attribute bounds it."""
+        if not isinstance(self.window, AttributeWindow):
+            return None
+        return replace(self.window, size=self.window.size + sum(silence.size for silence in self.silences))
+
+    @property
     def silences(self) -> tuple[AttributeWindow, ...]:
         """The silences that the query asks for."""
         return tuple(silence for silence in (self.silence_before, self.silence_after) if silence is not None)

@@ -19,6 +19,7 @@ from contextlib import redirect_stdout, suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+import pyarrow as pa
 from pyspark.accumulators import Accumulator
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own documentation writes it
@@ -28,7 +29,7 @@ from pyspark.sql.types import DataType, DoubleType, FloatType
 from ceql.automaton.properties import why_not_by_key, why_not_by_time
 from ceql.backends.spark import pruning, shards
 from ceql.backends.spark.predicates import quoted
-from ceql.backends.spark.query import STREAM, Prepared
+from ceql.backends.spark.query import OWN, STREAM, Prepared
 from ceql.backends.spark.shared_events import (
     BITS,
     MATCHES,
@@ -45,12 +46,16 @@ from ceql.engine.options import Layout
 from ceql.errors import DataError
 from ceql.query import Query
 from ceql.syntax import plan as plans
+from ceql.syntax.clauses import attribute_measured
 
 PlanName = Literal["auto", "keys", "shards", "single"]
 PLANS = ("auto", "keys", "shards", "single")
 
 LeftOut = Literal["none", "all", "far"]
 """No rows; all rows if an event that every match needs never occurs; rows that are far from such an event."""
+
+LATEST = f"{OWN}latest"
+"""The column with the largest time of all rows, which is the same in every row."""
 
 TASK = ("ceql.backends.spark.task", "recognise")
 
@@ -63,6 +68,7 @@ class Job:
     """How a query is going to run over a DataFrame; `events` are the rows that satisfy a predicate.
 
     `left_out` says which of these rows are left out because no match can have them, `why_not` why none are left out.
+    With `complete`, nothing comes after the rows.
     """
 
     prepared: Prepared
@@ -72,6 +78,12 @@ class Job:
     n_shards: int
     left_out: LeftOut
     why_not: str
+    complete: bool = False
+
+    @property
+    def asks_for_latest(self) -> bool:
+        """Whether tasks must know the largest time of all rows: matches wait until the clock has passed it."""
+        return self.query.plan.silence_after is not None and not self.complete
 
     @property
     def query(self) -> Query:
@@ -142,17 +154,28 @@ def _task_options(job: Job) -> TaskOptions:
 
 def _row_options(job: Job) -> dict[str, Any]:
     """Return the other options of `task.recognise`: what it must know about its rows."""
-    window = job.query.plan.window
-    is_measured = isinstance(window, plans.AttributeWindow) and window.attribute == job.prepared.order[0]
+    query = job.query.plan
+    is_measured = attribute_measured(query.window, query.silences) == job.prepared.order[0]
     return {
-        "keys": job.query.plan.partition_by,
+        "keys": query.partition_by,
         "required": None if is_measured else job.prepared.order[0],
         "halo_column": shards.HALO if job.plan == "shards" else None,
+        "latest_column": LATEST if job.asks_for_latest else None,
+        "end_columns": (shards.FROM, shards.UNTIL) if _has_ends(job) else (),
+        "complete": job.complete,
     }
 
 
-def planned(prepared: Prepared, plan: PlanName, *, prune: bool | None = None) -> Job:
-    """Return the plan for a query over DataFrames; `DataError` if the requested plan is not possible."""
+def _has_ends(job: Job) -> bool:
+    """Whether tasks must know where their shard ends: a deadline may lie in a later shard than all its events."""
+    return job.plan == "shards" and job.query.plan.silence_after is not None
+
+
+def planned(prepared: Prepared, plan: PlanName, *, prune: bool | None = None, complete: bool = False) -> Job:
+    """Return the plan for a query over DataFrames; `DataError` if the requested plan is not possible.
+
+    With `complete`, nothing comes after the rows.
+    """
     if plan not in PLANS:
         raise ValueError(f"unknown plan {plan!r}: choose one of {', '.join(PLANS)}")
     frame = prepared.frame
@@ -164,7 +187,7 @@ def planned(prepared: Prepared, plan: PlanName, *, prune: bool | None = None) ->
     n_shards = int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     if chosen == "shards" and n_shards == 1:
         chosen, reason = "single", "spark.sql.shuffle.partitions = 1 leaves one shard"
-    return Job(prepared, chosen, reason, frame, n_shards, *_left_out(prepared, prune=prune))
+    return Job(prepared, chosen, reason, frame, n_shards, *_left_out(prepared, prune=prune), complete=complete)
 
 
 def _left_out(prepared: Prepared, *, prune: bool | None) -> tuple[LeftOut, str]:
@@ -182,16 +205,19 @@ def _left_out(prepared: Prepared, *, prune: bool | None) -> tuple[LeftOut, str]:
 
 def arranged(job: Job) -> DataFrame:
     """Return the rows distributed to their tasks, and sorted within each task."""
-    events, window = job.events, job.query.plan.window
+    events, reach = job.events, job.query.plan.reach
     if job.left_out == "all":
         events = pruning.all_or_none(job.prepared, events)
     elif job.left_out == "far":
         events = pruning.near_others(job.prepared, events)
+    if job.asks_for_latest:
+        events = events.crossJoin(F.broadcast(_latest(job)))
     if job.plan == "keys":
         events = events.repartition(*(job.prepared.key_column(name) for name in job.query.plan.partition_by))
     elif job.plan == "shards":
-        assert isinstance(window, plans.AttributeWindow)
-        events = shards.sharded(events, window, job.prepared.types[window.attribute], job.n_shards)
+        assert reach is not None
+        data_type = job.prepared.types[reach.attribute]
+        events = shards.sharded(events, reach, data_type, job.n_shards, with_ends=_has_ends(job))
     else:
         events = events.repartition(1)
     by = [_binary(F.col(quoted(name)), events.schema[name].dataType) for name in job.prepared.order]
@@ -201,6 +227,13 @@ def arranged(job: Job) -> DataFrame:
     by += [F.col(quoted(name)) for name in job.prepared.ties]
     by += [part for field in job.events.schema for part in _apart(F.col(quoted(field.name)), field.dataType)]
     return events.sortWithinPartitions(*by)
+
+
+def _latest(job: Job) -> DataFrame:
+    """Return one row with the largest time of all rows: rows that satisfy no predicate move the clock, too."""
+    time = F.col(quoted(job.query.plan.silences[0].attribute))
+    is_float = pa.types.is_floating(job.prepared.types[job.query.plan.silences[0].attribute])
+    return job.prepared.frame.agg(F.max(F.nanvl(time, F.lit(None)) if is_float else time).alias(LATEST))
 
 
 def _binary(column: Column, data_type: DataType) -> Column:
@@ -249,10 +282,11 @@ def described(job: Job) -> str:
         "shards": f"{job.n_shards} tasks each run over a piece of the timeline and the window before it",
         "single": "one task runs over all rows",
     }[job.plan]
+    latest = "; the largest time of all rows is looked for first" if job.asks_for_latest else ""
     ties = f"; ties by {', '.join(job.prepared.ties)}" if job.prepared.ties else ""
     return "\n".join(
         [
-            f"plan: {job.plan}, because {job.reason}: {how}",
+            f"plan: {job.plan}, because {job.reason}: {how}{latest}",
             f"order: {', '.join(job.prepared.order)}{ties}",
             f"columns read: {', '.join(name for name in job.events.columns if name != STREAM)}",
             f"row filter: {_filter_in_words(job)}",

@@ -3,10 +3,11 @@
 The scan finds out whether a needed event occurs at all: it stops at the first such row of a file, and skips parts that
 cannot have one. If an event does not occur, one side of a join is empty, and Spark does not read the rows.
 
-To find where needed events occur, the timeline of each key is cut into pieces as long as the window, so that a match
-lies in at most two neighbouring pieces. Pieces are numbered, and the numbers are folded into a fixed number of slots,
-which bounds the memory. One pass over the rows notes which needed events occur in each slot. If one of them occurs
-neither in a row's slot nor in its neighbours, no match has the row. Slots shared by pieces only let more rows through.
+To find where needed events occur, the timeline of each key is cut into pieces as long as the window and the silences
+around a match, so that a match lies in at most two neighbouring pieces. Pieces are numbered, and the numbers are folded
+into a fixed number of slots, which bounds the memory. One pass over the rows notes which needed events occur in each
+slot. If one of them occurs neither in a row's slot nor in its neighbours, no match has the row. Slots shared by pieces
+only let more rows through.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own document
 
 from ceql.backends.spark.query import OWN, Prepared
 from ceql.backends.spark.shards import whole_units
-from ceql.syntax import plan as plans
 
 SLOT, FLAGS = f"{OWN}slot", f"{OWN}flags"
 
@@ -111,9 +111,9 @@ def _slot(prepared: Prepared) -> tuple[Column, bool]:
     query = prepared.query.plan
     keys = [prepared.key_column(name) for name in query.partition_by]
     of_key = F.pmod(F.xxhash64(*keys), F.lit(N_SLOTS)) if keys else F.lit(0)
-    if not isinstance(query.window, plans.AttributeWindow) or not _is_whole(prepared.types[query.window.attribute]):
+    if query.reach is None or not _is_whole(prepared.types[query.reach.attribute]):
         return of_key.cast("int"), False
-    units, length = whole_units(query.window, prepared.types[query.window.attribute])
+    units, length = whole_units(query.reach, prepared.types[query.reach.attribute])
     piece = F.call_function("div", units, F.lit(max(1, length)).cast("long"))
     return F.pmod(of_key + F.pmod(piece, F.lit(N_SLOTS)), F.lit(N_SLOTS)).cast("int"), True
 

@@ -20,6 +20,7 @@ from ceql.backends.spark.predicates import quoted
 from ceql.syntax.plan import AttributeWindow
 
 SHARD, HALO = "__ceql_shard", "__ceql_halo"
+FROM, UNTIL = "__ceql_from", "__ceql_until"
 CUTS, MEASURE = "__ceql_cuts", "__ceql_measure"
 
 SLACK = 1e-12
@@ -28,23 +29,29 @@ SLACK = 1e-12
 MAX_DECIMAL = Decimal("9" * 38)
 
 
-def sharded(events: DataFrame, window: AttributeWindow, data_type: pa.DataType, n_shards: int) -> DataFrame:
-    """Return the rows in one partition per shard; the column `HALO` marks the rows of the halo."""
-    measure, after_window = _measured(window, data_type)
+def sharded(
+    events: DataFrame, reach: AttributeWindow, data_type: pa.DataType, n_shards: int, *, with_ends: bool = False
+) -> DataFrame:
+    """Return the rows in one partition per shard; the column `HALO` marks the rows of the halo.
+
+    `reach` is how far back a match depends on events. With `with_ends`, each row tells the times from which, and until
+    which, its shard goes; NULL where it has no end.
+    """
+    measure, after_window = _measured(reach, data_type)
     measured = events.withColumn(MEASURE, measure).where(F.col(MEASURE).isNotNull())
     shares = [number / n_shards for number in range(1, n_shards)]
     cuts = measured.agg(F.percentile_approx(MEASURE, shares).alias(CUTS))
     own = _n_cuts_upto(F.col(MEASURE), n_shards)
     # A value beyond the type's range is after all cuts.
     last = F.coalesce(_n_cuts_upto(after_window, n_shards), F.size(CUTS))
-    return (
+    rows = (
         measured.crossJoin(F.broadcast(cuts))
         .withColumn(SHARD, F.explode(F.sequence(own, last)))
         .withColumn(HALO, F.col(SHARD) > own)
-        .drop(CUTS, MEASURE)
-        .repartitionById(n_shards, F.col(SHARD))
-        .drop(SHARD)
     )
+    if with_ends:
+        rows = rows.withColumn(FROM, F.get(CUTS, F.col(SHARD) - 1)).withColumn(UNTIL, F.get(CUTS, F.col(SHARD)))
+    return rows.drop(CUTS, MEASURE).repartitionById(n_shards, F.col(SHARD)).drop(SHARD)
 
 
 def _n_cuts_upto(value: Column, n_shards: int) -> Column:

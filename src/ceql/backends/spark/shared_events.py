@@ -43,7 +43,9 @@ MAX_VARIABLES = 32
 def may_share(query: plan.Plan) -> bool:
     """Return whether matches of a query can be described like this: each variable shows one event at most."""
     return (
-        1 < len(query.variables) <= MAX_VARIABLES
+        # A deadline is the time of no event.
+        query.silence_after is None
+        and 1 < len(query.variables) <= MAX_VARIABLES
         and all(variable.attributes for variable in query.variables)
         and all(variable.multiplicity is not plan.Multiplicity.SEVERAL for variable in query.variables)
     )

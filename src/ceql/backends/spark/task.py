@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 
 from ceql.backends.spark.task_session import TaskOptions, TaskSession
 from ceql.backends.spark.times import in_utc
+from ceql.engine.intake.moments import TIME_COMES, TIME_IS_OVER
+from ceql.engine.pipeline import END_OF_ALL, Moment
 from ceql.errors import CeqlError, DataError, warn
 from ceql.visible import visible
 
@@ -38,6 +40,9 @@ def recognise(
     keys: Sequence[str] = (),
     required: str | None = None,
     halo_column: str | None = None,
+    latest_column: str | None = None,
+    end_columns: Sequence[str] = (),
+    complete: bool = False,
     n_tied: TaskCounter | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the matches of a query over the rows of one task, which come in order.
@@ -48,32 +53,83 @@ def recognise(
         keys: the attributes in PARTITION BY.
         required: the column that orders the rows, if it must not be NULL.
         halo_column: the column that marks rows of the halo; matches that end there belong to another task.
+        latest_column: the column with the largest time of all rows, for queries whose matches wait for a silence.
+        end_columns: the columns with the times from which, and until which, the task's shard goes, for such queries.
+        complete: whether nothing comes after the rows of all tasks.
         n_tied: a counter for events that tie, where matches depend on their order; if None, their number is logged.
     """
     session, query = TaskSession(TaskOptions.of(options)), options["query"]
     skew = _Skew(keys)
-    n_rows = n_tied_before = 0
-    for number, batch in enumerate(batches):
-        try:
-            batch = in_utc(batch)
+    n_batches = n_rows = 0
+    times = _Times(latest_column, *end_columns, complete=complete)
+    batch: pa.RecordBatch | None = None
+    try:
+        for batch in map(times.taken_from, map(in_utc, batches)):
+            n_batches, n_rows = n_batches + 1, n_rows + len(batch)
             _check_order(batch, required)
             skew.count(batch)
             for part, is_halo in _parts(batch, halo_column):
                 if is_halo:
                     session.read(part).pass_over()
-                    n_tied_before = session.n_tied
                 else:
+                    times.begin(session)
                     yield from session.batches(part)
-        except GeneratorExit:
-            raise
-        except Exception as error:
-            raise TaskError(_where(error, query, keys, number, n_rows, batch)) from error
-        n_rows += len(batch)
+        times.begin(session)
+        yield from times.end(session)
+    except GeneratorExit:
+        raise
+    except Exception as error:
+        raise TaskError(_where(error, query, keys, n_batches, n_rows, batch)) from error
     skew.warn()
     if n_tied is not None:
-        n_tied.add(session.n_tied - n_tied_before)
+        n_tied.add(session.n_tied - times.n_tied_before)
     elif session.pipeline is not None and (note := session.pipeline.note_ties()) is not None:
         warn(note)
+
+
+class _Times:
+    """The times that tasks must know where matches wait for a silence, which rows carry in columns."""
+
+    def __init__(
+        self, latest: str | None, begin: str | None = None, end: str | None = None, *, complete: bool = False
+    ) -> None:
+        """Begin a task; the arguments are names of columns, see `recognise`."""
+        self._names = {"latest": latest, "begin": begin, "end": end}
+        self._columns = [name for name in self._names.values() if name is not None]
+        self._values: dict[str, pa.Scalar] = {}
+        self._complete = complete
+        self._has_begun = False
+        self.n_tied_before = 0
+        """How many events before the task's shard tie."""
+
+    def taken_from(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows without the columns of times, which are noted."""
+        if not self._columns:
+            return batch
+        if not self._values and len(batch):
+            self._values = {
+                what: value
+                for what, name in self._names.items()
+                if name is not None and (value := batch.column(name)[0]).is_valid
+            }
+        return batch.drop_columns(self._columns)
+
+    def begin(self, session: TaskSession) -> None:
+        """Pass over matches whose deadline lies before the task's shard: they belong to an earlier one."""
+        if self._has_begun:
+            return
+        self._has_begun, self.n_tied_before = True, session.n_tied
+        if "begin" in self._values and session.pipeline is not None:
+            session.reach(Moment(TIME_COMES, self._values["begin"].as_py())).pass_over()
+
+    def end(self, session: TaskSession) -> Iterator[pa.RecordBatch]:
+        """Yield the matches whose deadline lies in the task's shard, and not beyond the last event of all."""
+        if "end" in self._values:
+            yield from session.batches_at(Moment(TIME_COMES, self._values["end"].as_py()))
+        elif self._complete:
+            yield from session.batches_at(END_OF_ALL)
+        elif "latest" in self._values:
+            yield from session.batches_at(Moment(TIME_IS_OVER, self._values["latest"]))
 
 
 def _check_order(batch: pa.RecordBatch, required: str | None) -> None:
@@ -98,14 +154,13 @@ def _parts(batch: pa.RecordBatch, halo_column: str | None) -> Iterator[tuple[pa.
 
 
 def _where(
-    error: Exception, query: str, keys: Sequence[str], number: int, first_row: int, batch: pa.RecordBatch
+    error: Exception, query: str, keys: Sequence[str], n_batches: int, n_rows: int, batch: pa.RecordBatch | None
 ) -> str:
-    """Return a message that says what went wrong, and in which rows."""
-    lines = [
-        f"{type(error).__name__}: {error}",
-        f"batch {number + 1} of a task, rows {first_row + 1} to {first_row + len(batch)} of its rows",
-    ]
-    if keys and len(batch):
+    """Return a message that says what went wrong, and in which rows: those of the last batch, if there was one."""
+    lines = [f"{type(error).__name__}: {error}"]
+    if batch is not None:
+        lines.append(f"batch {n_batches} of a task, rows {n_rows - len(batch) + 1} to {n_rows} of its rows")
+    if batch is not None and keys and len(batch):
         distinct = (
             pa.Table.from_batches([batch]).select(list(keys)).group_by(list(keys), use_threads=False).aggregate([])
         )

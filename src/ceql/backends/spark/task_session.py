@@ -14,7 +14,7 @@ from ceql.backends.spark.match_ids import IdBuilder
 from ceql.backends.spark.shared_events import SharedBuilder
 from ceql.engine.intake import batch as batches
 from ceql.engine.options import Layout
-from ceql.engine.pipeline import Pipeline
+from ceql.engine.pipeline import Moment, Pipeline
 from ceql.engine.reading import Reading
 from ceql.engine.setup import Results, Setup
 from ceql.query import Draft, read_draft
@@ -76,6 +76,17 @@ class TaskSession:
         self.pipeline.intake.check_schema(events.schema)
         parts = [events] if isinstance(events, pa.RecordBatch) else events.to_batches(max_chunksize=batches.MAX_ROWS)
         return Reading(self.pipeline, parts, streams)
+
+    def reach(self, moment: Moment) -> Reading:
+        """Return the matches that are complete at a moment, to be read before any others; some rows have been read."""
+        assert self.pipeline is not None
+        return Reading(self.pipeline, (), moment=moment)
+
+    def batches_at(self, moment: Moment) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the matches that are complete at a moment."""
+        if self.pipeline is not None:
+            for found in self.reach(moment).begin():
+                yield found.rows()
 
     def batches(self, events: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the matches that the next rows complete."""

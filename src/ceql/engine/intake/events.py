@@ -17,7 +17,7 @@ from ceql.engine.intake.fold import keep_keyed, keep_where
 from ceql.engine.intake.intake import Rows
 from ceql.engine.intake.keys import NO_KEY, KeyEncoder
 from ceql.engine.intake.measure import Measure
-from ceql.engine.intake.moments import TIME_PASSES
+from ceql.engine.intake.moments import TIME_COMES
 from ceql.engine.intake.symbols import SymbolEncoder
 from ceql.engine.intake.ties import Ties
 from ceql.syntax import plan
@@ -135,7 +135,7 @@ class EventEncoder:
                 clock[own],
             )
         if self._waits and self.clock is not None and self.clock.last is not None:
-            yield self.moment(TIME_PASSES, rows.first + len(rows))
+            yield self.moment(TIME_COMES, rows.first + len(rows))
 
     def moment(self, symbol: int, n_rows: int) -> Block:
         """Return what stands for the time that the clock shows after some rows, with a symbol of `modes`."""

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-TIME_PASSES, EVENTS_END, ALL_ENDS = -1, -2, -3
-"""Time has come to some point, and later events may have the same time; no event of that time or before comes any more;
-no event comes any more, and every silence is kept."""
+TIME_COMES, TIME_IS_OVER, ALL_IS_OVER = -1, -2, -3
+"""Time has come to some point, and more events may have that time; no event of that time or before comes any more; no
+event comes any more at all, so that every silence is kept."""

@@ -58,9 +58,9 @@ def check_state(
 ) -> None:
     """Check everything else, once the memo knows the states and labels.
 
-    `number` is the type of the window's measure, `clock` that of silences, None if there are none. `are_floats` says for
-    each clock whether it has doubles, `counts_rows` whether rows are counted instead. `rows` is None if results show no
-    events.
+    `number` is the type of the window's measure, `clock` that of silences, None if there are none. `are_floats` says
+    for each clock whether it has doubles, `counts_rows` whether rows are counted instead. `rows` is None if results
+    show no events.
     """
     _check_counters(content, are_floats)
     _check_arrays(content, memo, number, len(key_types))
@@ -149,7 +149,11 @@ def _check_waiting(content: Content, number: Any, clock: Any, *, is_keyed: bool)
     n_broken = (len(content["key_first"]) if is_keyed else 1) if clock is not None else 0
     whole = {name: (np.int64, n_waiting) for name in ("row", "key", "first", "length")}
     waiting = {**whole, "time": (clock or np.int64, n_waiting), "measure": (number if clock else np.int64, n_waiting)}
-    broken = {"after": (np.int64, n_broken), "was_before": (np.uint8, n_broken), "before": (clock or np.int64, n_broken)}
+    broken = {
+        "after": (np.int64, n_broken),
+        "was_before": (np.uint8, n_broken),
+        "before": (clock or np.int64, n_broken),
+    }
     expected = {f"waiting_{name}": kind for name, kind in waiting.items()}
     expected |= {f"broken_{name}": kind for name, kind in broken.items()} | {"roots": (np.int32, n_roots)}
     for name, (data_type, length) in expected.items():

@@ -30,7 +30,7 @@ from typing import Any
 
 from ceql.engine.compiled import compiled_in_place
 from ceql.engine.inlining import inlined, merged
-from ceql.engine.intake.moments import ALL_ENDS, EVENTS_END
+from ceql.engine.intake.moments import ALL_IS_OVER, TIME_IS_OVER
 from ceql.engine.run.arena import BOTTOM, END, UNION, set_node, set_union
 from ceql.engine.run.arrays import Arena, Lists, Steps, Touched, Walk
 from ceql.engine.run.bits import U, add, lowest, remove, without_lowest
@@ -347,8 +347,8 @@ def put_due(control, symbol, time, silences, broken, waiting, roots, walk):
     while depth == 0 and control.first_waiting < control.n_waiting:
         first = control.first_waiting
         elapsed = time - waiting.time[first]
-        is_over = elapsed > silences.after or elapsed < 0 or (symbol == EVENTS_END and elapsed == silences.after)
-        if not (is_over or symbol == ALL_ENDS):
+        is_over = elapsed > silences.after or elapsed < 0 or (symbol == TIME_IS_OVER and elapsed == silences.after)
+        if not (is_over or symbol == ALL_IS_OVER):
             break
         if waiting.row[first] < broken.after[waiting.key[first]]:
             control.first_waiting += 1

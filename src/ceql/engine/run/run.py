@@ -14,7 +14,7 @@ from ceql.automaton.properties import compared_by
 from ceql.engine.intake.events import Block
 from ceql.engine.intake.keys import NO_KEY, count_events, positions_by_key
 from ceql.engine.intake.measure import Measure
-from ceql.engine.intake.moments import ALL_ENDS
+from ceql.engine.intake.moments import ALL_IS_OVER
 from ceql.engine.options import Limits
 from ceql.engine.run import check_content
 from ceql.engine.run.arena import UNION
@@ -131,7 +131,7 @@ class Run:
         """Return the slots of the keys whose waiting matches may be due in a block."""
         waiting = self.recognizer.state.in_waiting
         elapsed = block.clock[block.rows[-1]] - waiting.time
-        is_due = (elapsed >= silence.after) | (elapsed < 0) | (block.symbols[-1] == ALL_ENDS)
+        is_due = (elapsed >= silence.after) | (elapsed < 0) | (block.symbols[-1] == ALL_IS_OVER)
         slots: IntArray = waiting.key[is_due].astype(np.int32)
         return slots
 
@@ -178,11 +178,27 @@ class Run:
             is_needed[current] = state.lists.active.any()
         if self._silence is not None:
             is_needed[state.in_waiting.key] = True
-            was_broken, last = state.broken.was_before[:n_keys] != 0, state.broken.before[:n_keys]
-            if was_broken.any():
-                elapsed = time - last
-                is_needed |= was_broken & (elapsed >= 0) & (elapsed <= self._silence.before)
+            is_needed |= self._is_broken(time)[:n_keys]
         return is_needed
+
+    def _is_broken(self, time: Any) -> IntArray:
+        """Return whether the silence before a match is still broken, for each partition key."""
+        broken = self.recognizer.state.broken
+        is_broken: IntArray = broken.was_before != 0
+        if self._silence is not None and is_broken.any():
+            elapsed = time - broken.before
+            is_broken &= (elapsed >= 0) & (elapsed <= self._silence.before)
+        return is_broken
+
+    def remembers(self, time: Any) -> bool:
+        """Whether an event has broken a silence of matches that may begin after some time."""
+        return bool(self._is_broken(time).any())
+
+    @property
+    def next_deadline(self) -> Any:
+        """The first deadline of matches that wait, in units of the clock; None if none wait."""
+        waiting = self.recognizer.state.in_waiting
+        return waiting.time[0] + self._silence.after if self._silence is not None and len(waiting.time) else None
 
     def drop_keys(self, is_dropped: IntArray, n_events: int) -> None:
         """Drop the open matches of some partition keys; their slots stay."""
