@@ -369,11 +369,11 @@ silent_times = st.sampled_from([0, 1, 2, 3, Decimal("1.5")]).map(lambda size: as
 
 
 @composite
-def silent(draw: Draw, formula: ast.Formula) -> ast.Formula:
-    """Return a formula with a silence before it or after it, perhaps with conditions."""
+def silent(draw: Draw, formula: ast.Formula, times: st.SearchStrategy[ast.Window] = silent_times) -> ast.Formula:
+    """Return a formula with a silence before it or after it, perhaps with conditions; `times` are its lengths."""
     which = draw(any_of("after", "after", "before", "both"))
-    before = [ast.Absence(draw(absent_events()), draw(silent_times))] if which != "after" else []
-    after = [ast.Absence(draw(absent_events()), draw(silent_times))] if which != "before" else []
+    before = [ast.Absence(draw(absent_events()), draw(times))] if which != "after" else []
+    after = [ast.Absence(draw(absent_events()), draw(times))] if which != "before" else []
     parts, gaps = ((formula,), ()) if not isinstance(formula, ast.Sequence) else (formula.parts, formula.gaps)
     ends = (ast.Gap.ANY,)
     whole: ast.Formula = ast.Sequence((*before, *parts, *after), (*ends * len(before), *gaps, *ends * len(after)))

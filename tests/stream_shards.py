@@ -10,18 +10,20 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import assume
 from hypothesis import strategies as st
 
 import ceql
 import strategies
 from ceql.syntax import ast
 from ceql.syntax.ast import Consumption
-from ceql.syntax.plan import AttributeWindow
 
 pytest.importorskip("pyspark.sql")
+from ceql.backends.spark.stream.match import reach_micros
 from ceql.backends.spark.stream.rows import SHARD, TIME, packed
 from ceql.backends.spark.stream.task import Shard, StreamTask
 from ceql.backends.spark.task_session import TaskSession
+from ceql.engine.pipeline import END_OF_ALL
 
 START = 1_704_067_200_000_000
 MICROS = pa.timestamp("us", "UTC")
@@ -36,8 +38,8 @@ State = tuple[bytes | None, list[bytes], dict[str, bytes]]
 
 def task_of(query: str, schema: pa.Schema = SCHEMA, **changes: Any) -> StreamTask:
     """Return what shards are told of a query over events that are ordered by time, then `id`."""
-    plan = ceql.compile(query, schema, time_column="at").plan
-    is_timed = isinstance(plan.window, AttributeWindow)
+    compiled = ceql.compile(query, schema, time_column="at")
+    plan = compiled.plan
     is_divisible = bool(plan.partition_by) and plan.consumption is not Consumption.ANY
     task = StreamTask(
         query=query,
@@ -54,9 +56,8 @@ def task_of(query: str, schema: pa.Schema = SCHEMA, **changes: Any) -> StreamTas
         ordering="time",
         n_shards=3 if is_divisible else 1,
         keys=plan.partition_by if is_divisible else (),
-        window_micros=-(-int(plan.window.size) // 1000) if isinstance(plan.window, AttributeWindow) else None,
+        reach_micros=reach_micros(compiled, "at"),
     )
-    assert is_timed == (task.window_micros is not None)
     return replace(task, **changes)
 
 
@@ -151,7 +152,9 @@ def expected(task: StreamTask, events: Events, schema: pa.Schema = SCHEMA) -> Ro
 
 
 def fed(task: StreamTask, events: Events, schema: pa.Schema = SCHEMA) -> Rows:
-    batches = TaskSession(task.options).batches(table(events, schema))
+    """Return what the engine finds in some events, after which none comes."""
+    session = TaskSession(task.options)
+    batches = [*session.batches(table(events, schema)), *session.batches_at(END_OF_ALL)]
     rows: Rows = [row for batch in batches for row in batch.to_pylist()]
     return rows
 
@@ -161,15 +164,23 @@ def by_time(event: dict[str, Any]) -> Any:
 
 
 @st.composite
-def timed_queries(draw: Any, unit: int) -> ast.Query:
-    """Return a query whose window, if it has one by attribute, is a duration on `at`."""
+def timed_queries(draw: Any, unit: int, *, silences: bool = True) -> ast.Query:
+    """Return a query whose window, if it has one by attribute, is a duration on `at`, and perhaps its silences."""
     tree: ast.Query = draw(strategies.queries(depth=4))
     if draw(st.booleans()):
         tree = replace(tree, formula=draw(strategies.rich_formulas(3)), select=replace(tree.select, selected=None))
     if isinstance(tree.window, ast.AttributeWindow) or draw(st.booleans()):
         size = draw(st.sampled_from([2, 0, 1, 5, 40])) * unit
         tree = replace(tree, window=ast.DurationWindow(((size, "microseconds"),)))
+    if silences and draw(st.sampled_from([False, False, True])):
+        times = st.sampled_from([2, 0, 1, 5]).map(lambda size: ast.DurationWindow(((size * unit, "microseconds"),)))
+        tree = replace(tree, formula=draw(strategies.silent(tree.formula, times)))
+        assume(not tree.select.selected or {one.variable.text for one in tree.select.selected} <= bound(tree))
     return replace(tree, limit=draw(st.sampled_from([None, None, 1, 2])))
+
+
+def bound(tree: ast.Query) -> frozenset[str]:
+    return strategies.bound_variables(tree.formula)
 
 
 @st.composite

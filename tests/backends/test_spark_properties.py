@@ -122,16 +122,17 @@ def unnamed(groups: dict[str, Counter[str]]) -> list[list[tuple[str, int]]]:
     return sorted(sorted(group.items()) for group in groups.values())
 
 
-def engine_rows(query: str, events: Events, shape: Any, order_by: list[str]) -> Rows:
+def engine_rows(query: str, events: Events, shape: Any, order_by: list[str], *, complete: bool = False) -> Rows:
     table = kernel_runner.table(events, TYPES)
-    rows: Rows = ceql.match(query, table, shape=shape, order_by=order_by).to_arrow().to_pylist()
+    matches = ceql.match(query, table, shape=shape, order_by=order_by, complete=complete)
+    rows: Rows = matches.to_arrow().to_pylist()
     return rows
 
 
 @st.composite
 def trees(draw: Any, kind: str) -> ast.Query:
     """Return a query that can run by a plan."""
-    tree: ast.Query = draw(strategies.queries(depth=4, declares=True))
+    tree: ast.Query = draw(strategies.queries(depth=4, declares=True, silences=True))
     if draw(st.booleans()):
         formula = draw(strategies.rich_formulas(3))
         tree = replace(tree, declarations=(), formula=formula, select=replace(tree.select, selected=None))
@@ -161,9 +162,11 @@ def test_spark_equals_the_engine_equals_the_definitions(
     assume(has_few_valuations(tree.formula, events, MAX_MATCHES))
     order_by = ["t", "id"]
     unlimited = ceql.compile(str(replace(tree, limit=None)), pa.schema(list(TYPES.items())))
-    found = kernel_runner.recognise(unlimited, [kernel_runner.table(events, TYPES)])
+    complete = data.draw(st.booleans())
+    found = kernel_runner.recognise(unlimited, [kernel_runner.table(events, TYPES)], complete=complete)
     assume(len(found) > 0)
-    assert found == recognise(unlimited.tree, events, [variable.name for variable in unlimited.plan.variables])
+    columns = [variable.name for variable in unlimited.plan.variables]
+    assert found == recognise(unlimited.tree, events, columns, complete=complete)
     query, shuffled = str(tree), kernel_runner.table(data.draw(st.permutations(events)), TYPES)
     with runtime(spark, *layout):
         rows = collected(
@@ -175,11 +178,12 @@ def test_spark_equals_the_engine_equals_the_definitions(
                     plan=plan,  # type: ignore[arg-type]
                     shape=shape,
                     prune=data.draw(prunings(unlimited)),
+                    complete=complete,
                 )
                 for plan in plans(unlimited)
             }
         )
-    expected = engine_rows(query, events, shape, order_by)
+    expected = engine_rows(query, events, shape, order_by, complete=complete)
     for plan in plans(unlimited):
         if shape == "matches":
             assert multiset(rows[plan]) == multiset(expected), plan

@@ -72,7 +72,7 @@ def test_a_stream_whose_state_is_split_finds_what_a_batch_finds(
     stream.finish()
     assert stream.n_late == 0
     assert multiset(stream.found) == multiset(expected(task, [event for event in events if event["k"] is not None]))
-    if task.window_micros is not None:
+    if task.reach_micros is not None:
         assert stream.n_bytes == 0
         assert stream.timers == {}
 
@@ -114,7 +114,7 @@ def test_random_micro_batches_over_many_parts(name: str, ordering: str) -> None:
     assert multiset(stream.found) == multiset(expected(task, held) if ordering == "time" else fed(task, held))
     assert stream.n_late == len(events) - len(held)
     assert stream.found
-    if task.window_micros is not None:
+    if task.reach_micros is not None:
         assert stream.n_bytes == 0
         assert stream.timers == {}
 

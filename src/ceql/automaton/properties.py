@@ -17,6 +17,11 @@ def sees_every_event(query: plan.Plan, cea: CEA) -> bool:
     return isinstance(query.window, plan.EventsWindow) or is_broken_by_any or not _skips_everywhere(cea)
 
 
+def keeps_runs(cea: CEA) -> bool:
+    """Whether runs wait for further events, so that state grows without a window. If not, a match is one event."""
+    return any(transition.target != cea.final for transition in cea.transitions)
+
+
 def compared_by(query: plan.Plan, cea: CEA) -> Strategy:
     """Return the strategy that must compare matches; ALL if none must.
 

@@ -387,6 +387,13 @@ def note_breaks(symbol, row, time, slot, silences, broken):
 
 
 @inlined
+def forget_runs(lists):
+    """Forget the runs of the current key."""
+    for word in range(lists.active.shape[0]):
+        lists.active[U(word)] = 0
+
+
+@inlined
 def forget_due(control, consumes, row, key, lists, keys, broken, waiting):
     """Forget the runs and the waiting matches of the key of matches that are due, or of all keys."""
     due = waiting.key[control.first_waiting]
@@ -402,8 +409,7 @@ def forget_due(control, consumes, row, key, lists, keys, broken, waiting):
             for word in range(keys.active.shape[1]):
                 keys.active[due, word] = 0
     if is_current:
-        for word in range(lists.active.shape[0]):
-            lists.active[U(word)] = 0
+        forget_runs(lists)
 
 
 def advance_events(
@@ -559,12 +565,10 @@ def advance_events(
         if control.n_matches > 0:
             control.n_emitted += 1
             if consumes != CONSUME_NOTHING:
-                is_current = True
-                if silences is not None:
-                    is_current = control.is_due == 0
-                if is_current:
-                    for word in range(lists.active.shape[0]):
-                        lists.active[U(word)] = 0
+                if silences is None:
+                    forget_runs(lists)
+                elif control.is_due == 0:
+                    forget_runs(lists)
                 else:
                     # Waiting matches of the current event are not among those that are due.
                     done = first_row + rows[U(at)] + (1 if symbol < 0 else 0)

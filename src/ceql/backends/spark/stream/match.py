@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as PySpark's own document
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
-from ceql.automaton.properties import why_not_by_key
+from ceql.automaton.properties import keeps_runs, why_not_by_key
 from ceql.backends.spark import bad_records
 from ceql.backends.spark.durations import is_duration
 from ceql.backends.spark.predicates import quoted
@@ -29,7 +29,9 @@ from ceql.backends.spark.stream.steps import Steps
 from ceql.backends.spark.stream.task import MAX_PART_BYTES, StreamTask
 from ceql.backends.spark.worker import map_batches
 from ceql.errors import DataError
+from ceql.query import Query
 from ceql.syntax import plan as plans
+from ceql.syntax.clauses import attribute_measured
 
 Ordering = Literal["time", "arrival"]
 
@@ -52,8 +54,7 @@ def match(
     """Return the matches as a streaming DataFrame in append mode."""
     if ordering not in ("time", "arrival"):
         raise ValueError(f"unknown ordering {ordering!r}: choose 'time' or 'arrival'")
-    query = prepared.query.plan
-    if query.window is None and not unbounded:
+    if prepared.query.plan.window is None and keeps_runs(prepared.query.automaton) and not unbounded:
         raise DataError(
             "without WITHIN the state of a stream grows for ever", "add WITHIN, or allow it with unbounded=True"
         )
@@ -94,10 +95,12 @@ def _n_shards(prepared: Prepared, n_shards: int) -> int:
 
 def _time_attribute(prepared: Prepared) -> str:
     """Return the column that decides whether an event is late."""
-    window, types = prepared.query.plan.window, prepared.types
-    candidates = [window.attribute] if isinstance(window, plans.AttributeWindow) else []
-    candidates += [prepared.query.time_column] if prepared.query.time_column is not None else []
+    query, types = prepared.query, prepared.types
+    measured = attribute_measured(query.plan.window, query.plan.silences)
+    candidates = [name for name in (measured, query.time_column) if name is not None]
     for name in candidates:
+        if query.plan.silences and name != measured:
+            break
         if pa.types.is_timestamp(types[name]):
             return name
     if candidates:
@@ -143,8 +146,6 @@ def _shard(prepared: Prepared, n_shards: int) -> Column:
 
 
 def _task(prepared: Prepared, time: str, ordering: str, n_shards: int) -> StreamTask:
-    window = prepared.query.plan.window
-    is_timed = isinstance(window, plans.AttributeWindow) and window.attribute == time
     return StreamTask(
         query=prepared.query.text,
         shape=prepared.shape,
@@ -160,8 +161,18 @@ def _task(prepared: Prepared, time: str, ordering: str, n_shards: int) -> Stream
         ordering=ordering,
         n_shards=n_shards,
         keys=prepared.query.plan.partition_by if n_shards > 1 else (),
-        window_micros=-(-int(window.size) // 1000) if is_timed else None,  # type: ignore[union-attr]
+        reach_micros=reach_micros(prepared.query, time),
     )
+
+
+def reach_micros(query: Query, time: str) -> int | None:
+    """Return how long an event can matter, None if there is no limit that the watermark on `time` could pass."""
+    window, spans = query.plan.window, list(query.plan.silences)
+    if keeps_runs(query.automaton):
+        if not isinstance(window, plans.AttributeWindow) or window.attribute != time:
+            return None
+        spans.append(window)
+    return max((-(-int(span.size) // 1000) for span in spans), default=0)
 
 
 def _has_event_time(prepared: Prepared, time: str) -> bool:

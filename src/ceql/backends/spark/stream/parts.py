@@ -7,7 +7,7 @@ too large is split by the next bit. Two empty parts whose names differ only in t
 A shard is stored as a header and the snapshots of its parts:
 
     magic, format, length and checksum of the header
-    header      JSON: identity of the state, time of the last event, and for each part its last event, size and checksum
+    header      JSON: identity of the state, time of the last event, and for each part what `Part` says of it
     snapshot    of the part, if there is only one; otherwise each part is stored under its name
 
 A single part is stored with the header, because each state that is read or written costs a round trip to Spark.
@@ -27,7 +27,7 @@ from ceql.errors import SnapshotError
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
 
-FORMAT = 2
+FORMAT = 3
 MAGIC = b"CEQLSHRD"
 
 WHOLE = ""
@@ -42,17 +42,21 @@ _CHECKSUM_BYTES = 16
 
 @dataclass(frozen=True)
 class Part:
-    """A part in the header: the time of its last event in microseconds, size and checksum of its snapshot."""
+    """A part in the header: the time of its last event in microseconds, size and checksum of its snapshot.
+
+    `due` is the first deadline of matches that wait, in microseconds; None if none wait.
+    """
 
     last: int
     n_bytes: int
     checksum: str
+    due: int | None = None
 
     @classmethod
-    def of(cls, last: int, snapshot: bytes) -> Part:
+    def of(cls, last: int, snapshot: bytes, due: int | None) -> Part:
         """Return the entry for a snapshot."""
         # PERF: a snapshot ends with its own checksum, so none is computed here.
-        return cls(last, len(snapshot), snapshot[-_CHECKSUM_BYTES:].hex())
+        return cls(last, len(snapshot), snapshot[-_CHECKSUM_BYTES:].hex(), due)
 
 
 class Parts:
@@ -80,13 +84,13 @@ class Parts:
         part = self.parts[name]
         assert part is not None
         snapshot = self.only if name == WHOLE else self._stored[name]
-        if Part.of(part.last, snapshot) != part:
+        if Part.of(part.last, snapshot, part.due) != part:
             raise _damaged(f"part '{name}' does not fit its header")
         return snapshot
 
-    def put(self, name: str, snapshot: bytes, last: int) -> None:
+    def put(self, name: str, snapshot: bytes, last: int, due: int | None) -> None:
         """Keep the snapshot of a part."""
-        self.parts[name] = Part.of(last, snapshot)
+        self.parts[name] = Part.of(last, snapshot, due)
         if name == WHOLE:
             self.only = snapshot
         else:

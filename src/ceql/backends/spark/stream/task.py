@@ -22,8 +22,10 @@ from ceql.backends.spark.stream.parts import MAX_BITS, WHOLE, Parts, from_blob, 
 from ceql.backends.spark.stream.rows import TIME, from_bytes, micros_of, to_bytes
 from ceql.backends.spark.task_session import TaskOptions, TaskSession
 from ceql.engine.intake.keys import key_hashes
+from ceql.engine.intake.moments import TIME_IS_OVER
 from ceql.engine.intake.order import sign_of_zero, sort_keys, sorted_rows
 from ceql.engine.options import Layout, Shape
+from ceql.engine.pipeline import Moment
 from ceql.errors import SnapshotError
 from ceql.query import normal_text
 from ceql.version import __version__
@@ -41,7 +43,8 @@ class StreamTask:
     """What a shard must know.
 
     All of it is part of the state's identity, except the layout of the query's text and `max_part_bytes`. `keys` are
-    the columns by which a state can be split; there are none if all events belong together.
+    the columns by which a state can be split; there are none if all events belong together. `reach_micros` is how long
+    an event can matter; None if there is no limit.
     """
 
     query: str
@@ -58,7 +61,7 @@ class StreamTask:
     ordering: str
     n_shards: int
     keys: tuple[str, ...]
-    window_micros: int | None
+    reach_micros: int | None
     max_part_bytes: int = MAX_PART_BYTES
 
     @property
@@ -132,6 +135,8 @@ class Shard:
             self._last = pc.max(micros_of(ready)).as_py()
             for name, events in self._by_part(self._in_order(ready)):
                 yield from self._recognised(name, events, watermark)
+        for name in [name for name, due in self._dues().items() if due <= watermark * 1000]:
+            yield from self._recognised(name, None, watermark)
         self._let_go(watermark)
         # The header always stays, so that another query is noticed.
         self.state_blob = to_blob(self._task.identity(), self._last, self._parts)
@@ -189,16 +194,22 @@ class Shard:
         for name, rows in list(self._parts.rows_by_part(hashes)):
             yield name, events.take(rows)
 
-    def _recognised(self, name: str, events: pa.Table, watermark: int) -> Iterator[pa.RecordBatch]:
-        """Yield the matches of a part's next events, then store its open matches."""
-        snapshot = None if self._parts.parts[name] is None else self._parts.snapshot(name)
-        session = TaskSession(self._task.options, snapshot)
-        yield from session.batches(events.drop_columns([TIME]))
+    def _recognised(self, name: str, events: pa.Table | None, watermark: int) -> Iterator[pa.RecordBatch]:
+        """Yield the matches of a part's next events, and those that waited until now; then store its open matches."""
+        part = self._parts.parts[name]
+        session = TaskSession(self._task.options, None if part is None else self._parts.snapshot(name))
+        last = 0 if part is None else part.last
+        if events is not None:
+            last = pc.max(micros_of(events)).as_py()
+            yield from session.batches(events.drop_columns([TIME]))
         assert session.pipeline is not None
-        if self._task.window_micros is not None and watermark > 0:
+        if session.pipeline.query.plan.silences and watermark > 0:
+            # Events of this time are late from now on.
+            yield from session.batches_at(Moment(TIME_IS_OVER, watermark * 1000))
+        if self._task.reach_micros is not None and watermark > 0:
             session.pipeline.expire(watermark * 1000)
         if session.pipeline.holds:
-            self._keep(name, session, session.snapshot(), pc.max(micros_of(events)).as_py())
+            self._keep(name, session, session.snapshot(), last)
         else:
             self._parts.drop(name)
 
@@ -207,7 +218,9 @@ class Shard:
         may_split = len(snapshot) > self._task.max_part_bytes and self._task.keys and len(name) < MAX_BITS
         hashes = session.key_hashes() if may_split else np.empty(0, np.uint64)
         if len(hashes) < 2:
-            self._parts.put(name, snapshot, last)
+            assert session.pipeline is not None
+            due = session.pipeline.next_deadline
+            self._parts.put(name, snapshot, last, None if due is None else int(due))
             return
         is_second = is_next_bit_set(hashes, name)
         self._parts.split(name)
@@ -222,11 +235,16 @@ class Shard:
 
     def _ends(self) -> dict[str, int]:
         """Return, for each part that time can end, the watermark from which on nothing of it can match any more."""
-        window = self._task.window_micros
-        if window is None:
+        reach = self._task.reach_micros
+        if reach is None:
             return {}
         parts = self._parts.parts.items()
-        return {name: (part.last + window) // 1000 + 1 for name, part in parts if part is not None}
+        return {name: (part.last + reach) // 1000 + 1 for name, part in parts if part is not None}
+
+    def _dues(self) -> dict[str, int]:
+        """Return the first deadline of each part in which matches wait."""
+        parts = self._parts.parts.items()
+        return {name: part.due for name, part in parts if part is not None and part.due is not None}
 
     def _let_go(self, watermark: int) -> None:
         """Drop the parts whose last event has left the window. They are not read: all their events are older."""
@@ -236,9 +254,9 @@ class Shard:
         self._parts.join_empty()
 
     def _next(self, held: pa.Table | None, watermark: int) -> int | None:
-        """Return when there is something to do again: to release an event, or to forget a part."""
-        if held is not None:
-            first: int = pc.min(micros_of(held)).as_py()
-            return max(math.ceil(first / 1000), watermark + 1)
-        end = min(self._ends().values(), default=None)
-        return None if end is None else max(end, watermark + 1)
+        """Return when there is something to do again: to release an event or matches that wait, or to forget a part."""
+        times = [*self._dues().values(), *([] if held is None else [pc.min(micros_of(held)).as_py()])]
+        millis = [math.ceil(micros / 1000) for micros in times]
+        # A part cannot be forgotten before the events of the shard have come.
+        first = min(millis if held is not None else [*millis, *self._ends().values()], default=None)
+        return None if first is None else max(first, watermark + 1)
