@@ -82,6 +82,13 @@ def test_matches_are_compared_where_one_may_beat_another(text: str, is_compared:
         ("SELECT * FROM S WHERE A{3,9} ; B", False),
         ("SELECT * FROM S WHERE A->+ ; B", False),
         ("SELECT * FROM S WHERE A:{3,} ; B", False),
+        ("SELECT * FROM S WHERE (A -> B)->+", False),
+        ("SELECT * FROM S WHERE (A->{1,2} -> B)->+", True),
+        ("SELECT * FROM S WHERE (A->{2} -> B)->+", False),
+        ("SELECT * FROM S WHERE (A:{1,2} -> B):+", True),
+        ("SELECT * FROM S WHERE (A:+ : B):+", False),
+        ("SELECT * FROM S WHERE (A:+ AS x : A:+ AS y):+", True),
+        ("SELECT * FROM S WHERE (A:+ : _ AS y):+", True),
     ],
 )
 def test_matches_are_many_where_something_is_repeated_in_several_ways(text: str, is_exponential: bool) -> None:

@@ -343,6 +343,20 @@ def test_a_type_may_have_other_attributes_in_another_stream(spark: Any, pattern:
     assert sorted(str(plain(row)) for row in rows_of(ceql.spark.match(query, frames))) == expected
 
 
+@pytest.mark.parametrize("pattern", ["_[x IS NULL] AS a", "A ; NOT _[x IS NULL] ; C", "A ; C WITHOUT _[x IS NULL]"])
+@pytest.mark.parametrize("streams", [("S",), ("S", "T")])
+def test_any_event_may_lack_a_declared_attribute(spark: Any, pattern: str, streams: tuple[str, ...]) -> None:
+    declared = "EVENT A { x: int, t: int }, EVENT B { t: int }, EVENT C { x: int, t: int }"
+    query = f"CREATE STREAM S {{ {declared} }} "
+    query += "CREATE STREAM T { EVENT A { x: int, t: int } } " if "T" in streams else ""
+    query += f"SELECT * FROM {', '.join(streams)} WHERE {pattern} WITHIN 9 [t]"
+    # B has a value in a column that it does not declare. Z is not declared, and has every column.
+    table = pa.table({"type": ["A", "B", "C", "A", "Z", "C"], "x": [1] * 6, "t": [1, 2, 3, 4, 5, 6]})
+    tables = {name: table if name == "S" else table.slice(3, 1) for name in streams}
+    frames = {name: spark.createDataFrame(rows) for name, rows in tables.items()}
+    assert same_rows(ceql.spark.match(query, frames), ceql.match(query, tables))
+
+
 # What cannot be
 
 

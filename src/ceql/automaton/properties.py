@@ -36,12 +36,13 @@ def exponential_part(query: plan.Plan) -> plan.Iteration | None:
     """Return the part by which one event can complete exponentially many matches, LIMIT aside; None if there is none.
 
     It is a part that repeats without bound under ALL, in several ways between the same two events. Events that `:+`
-    repeats are neighbours, so there is only one way, unless the repeated formula skips events or has alternatives.
+    repeats are neighbours, so there is only one way, unless the repeated formula skips events, has alternatives, or
+    has a part whose number of rounds is open.
     """
     if query.strategy is not Strategy.ALL:
         return None
     repeated = (node for node in query.formula.walk() if isinstance(node, plan.Iteration) and node.most is None)
-    return next((node for node in repeated if any(_has_ways(part) for part in node.walk())), None)
+    return next((node for node in repeated if any(map(_has_ways, node.walk())) or _may_stop_early(node)), None)
 
 
 def counted_parts(query: plan.Plan) -> list[plan.Iteration]:
@@ -85,6 +86,20 @@ def _has_ways(node: plan.Formula) -> bool:
         case plan.Or() | plan.Permutation():
             return True
     return False
+
+
+def _may_stop_early(repeated: plan.Iteration) -> bool:
+    """Whether a part inside may end after different numbers of rounds, and what follows can still be found.
+
+    After `->` it can, however many rounds are left out; after `:` only if it can be one of the events left out.
+    """
+    parts = list(repeated.walk())
+    if not any(isinstance(part, plan.Iteration) and part.most != part.least for part in parts[1:]):
+        return False
+    gaps = {gap for part in parts if isinstance(part, plan.Sequence) for gap in part.gaps}
+    gaps |= {part.gap for part in parts if isinstance(part, plan.Iteration)}
+    types = [part.event_type for part in parts if isinstance(part, plan.Atom)]
+    return Gap.UNFIT in gaps or len(set(types)) < len(types) or (None in types and len(types) > 1)
 
 
 def _skips_everywhere(cea: CEA) -> bool:

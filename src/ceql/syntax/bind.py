@@ -150,8 +150,9 @@ class _Size:
 class _Holdings:
     """What the variables of a formula can hold, and all of them together.
 
-    `absent` are variables under NOT and WITHOUT, `first` those of the events with which the formula can begin, and
-    `awaited` those of the events for which `->` waits.
+    `n_atoms` counts every copy in the automaton, also of events that NOT and WITHOUT forbid. `absent` are the variables
+    of these, `first` those of the events with which the formula can begin, and `awaited` those of the events for which
+    `->` waits.
     """
 
     variables: dict[str, _Holding]
@@ -248,7 +249,7 @@ class _FormulaBinder:
         before, after = _timed_absences(node) if node is self._top else (None, None)
         node = _without_ends(node, before, after)
         nodes = [part for part in node.parts if not isinstance(part, ast.Absence)]
-        gaps, absent_in_gaps, absent = self._gaps(node)
+        gaps, absent_in_gaps, absent, n_absent = self._gaps(node)
         parts, held = self._all(tuple(nodes))
         silent = []
         for timed in (before, after):
@@ -265,18 +266,26 @@ class _FormulaBinder:
             first |= part_held.first if may_be_empty else frozenset()
             awaited |= part_held.first if gap is ast.Gap.UNFIT else frozenset()
             may_be_empty = may_be_empty and part.may_be_empty
-        joined = replace(joined, size=size, first=first, awaited=awaited, absent=_with_absent(joined.absent, absent))
+        joined = replace(
+            joined,
+            n_atoms=joined.n_atoms + n_absent,
+            size=size,
+            first=first,
+            awaited=awaited,
+            absent=_with_absent(joined.absent, absent),
+        )
         if any(part.may_be_empty for part in parts):
             joined.check_size("parts that may be missing", node.span, "make fewer of them optional")
         return formula, joined
 
     def _gaps(
         self, node: ast.Sequence
-    ) -> tuple[tuple[ast.Gap, ...], tuple[plan.Absent | None, ...], dict[str, _Holding]]:
-        """Return what may and may not lie between the parts, and the variables of what may not."""
+    ) -> tuple[tuple[ast.Gap, ...], tuple[plan.Absent | None, ...], dict[str, _Holding], int]:
+        """Return what may and may not lie between the parts; of what may not, also the variables and the events."""
         gaps: list[ast.Gap] = []
         absent: list[plan.Absent | None] = []
         variables: dict[str, _Holding] = {}
+        n_absent = 0
         for index, part in enumerate(node.parts):
             if not isinstance(part, ast.Absence):
                 if index and not isinstance(node.parts[index - 1], ast.Absence):
@@ -292,8 +301,9 @@ class _FormulaBinder:
             found, held = self._absent(part.formula, "NOT")
             gaps.append(ast.Gap.ANY)
             absent.append(found)
-            variables = _with_absent(variables, held)
-        return tuple(gaps), tuple(absent), variables
+            variables = _with_absent(variables, held.variables)
+            n_absent += held.n_atoms
+        return tuple(gaps), tuple(absent), variables, n_absent
 
     def _check_empty_parts(self, node: ast.Sequence, nodes: list[ast.Formula], formula: plan.Sequence) -> None:
         """Refuse a part that may be empty where it would be unclear which gap is left without it."""
@@ -312,8 +322,8 @@ class _FormulaBinder:
                 )
                 raise Mistake(message, nodes[index].span, hint)
 
-    def _absent(self, node: ast.Formula, word: str) -> tuple[plan.Absent, dict[str, _Holding]]:
-        """Return what NOT or WITHOUT forbids, and its variables."""
+    def _absent(self, node: ast.Formula, word: str) -> tuple[plan.Absent, _Holdings]:
+        """Return what NOT or WITHOUT forbids, and what its variables would hold."""
         pending = [node]
         while pending:
             part = pending.pop()
@@ -328,7 +338,7 @@ class _FormulaBinder:
                     message = f"{word} takes single events, not '{shortened(str(part))}'"
                     raise Mistake(message, part.span, f"write an event type, or several: {word} (A OR B[x > 1])")
         formula, held = self.bind(node)
-        return plan.Absent(formula), held.variables
+        return plan.Absent(formula), held
 
     def _permutation(self, node: ast.Permutation) -> tuple[plan.Formula, _Holdings]:
         if len(node.parts) > MAX_PERMUTED:
@@ -349,8 +359,15 @@ class _FormulaBinder:
 
     def _without(self, node: ast.Without) -> tuple[plan.Formula, _Holdings]:
         formula, held = self.bind(node.formula)
-        absent, variables = self._absent(node.absent, "WITHOUT")
-        return plan.Without(formula, absent), replace(held, absent=_with_absent(held.absent, variables))
+        absent, forbidden = self._absent(node.absent, "WITHOUT")
+        # Each gap has a copy of what is forbidden there, and there are at most as many gaps as steps.
+        held = replace(
+            held,
+            n_atoms=held.n_atoms + held.size.n_steps * forbidden.n_atoms,
+            absent=_with_absent(held.absent, forbidden.variables),
+        )
+        held.check_size("the gaps of WITHOUT", node.span, "forbid fewer events, or name fewer events before it")
+        return plan.Without(formula, absent), held
 
     def _or(self, node: ast.Or) -> tuple[plan.Formula, _Holdings]:
         parts, held = self._all(node.parts)

@@ -111,11 +111,17 @@ def row_conditions(
 def _by_attributes(query: plan.Plan, guard: Guard, rows: Translation) -> Iterator[tuple[Guard, Translation]]:
     """Yield a guard with a translation that knows which attributes the event type lacks.
 
-    If the type has different attributes in different streams, yield a guard for each stream.
+    If the type has different attributes in different streams, yield a guard for each stream. If the guard asks for no
+    type, yield it also for each type that lacks an attribute: a row that holds a value there may satisfy `v IS NULL`.
     """
     asked = next((predicate for predicate in guard if isinstance(predicate, plan.HasType)), None)
     if asked is None:
         yield guard, rows
+        columns = frozenset().union(*map(columns_of, guard))
+        for stream, event_type in query.declared:
+            if own_lacked := query.lacked_by(stream, event_type) & columns:
+                own_type = plan.HasType(event_type, stream if len(query.sources) > 1 else None)
+                yield guard | {own_type}, rows.without(own_lacked)
         return
     streams = query.sources if asked.stream is None else (asked.stream,)
     lacked = {stream: query.lacked_by(stream, asked.event_type) for stream in streams}
