@@ -86,7 +86,9 @@ def _run(request: Request, spark: SparkSession) -> tuple[Sequence[str], int | li
         tell(ceql.spark.explain(request.text, events, **options))
     counter = _DropCounter(request, events)
     plan = options.pop("plan")
-    job = planned(prepare(request.text, counter.events, shape=request.shape, **options), plan)
+    job = planned(
+        prepare(request.text, counter.events, shape=request.shape, **options), plan, complete=request.complete
+    )
     n_tied = counter_of(spark)
     rows = match(job, n_tied)
     found: int | list[dict[str, Any]]

@@ -41,6 +41,7 @@ class Request:
     order_by: Sequence[str]
     shape: Shape
     sort: bool
+    complete: bool
     format: str | None
     options: Mapping[str, str]
     output_format: str | None

@@ -112,6 +112,10 @@ def run(  # noqa: PLR0917
     sort: Annotated[  # noqa: FBT002
         bool, typer.Option("--sort", help="Sort the events by time first; Spark always does.")
     ] = False,
+    complete: Annotated[  # noqa: FBT002
+        bool,
+        typer.Option("--complete", help="Nothing comes after these events: NOT ... FOR may last beyond the last one."),
+    ] = False,
     plan: Annotated[
         Plan, typer.Option(help="How Spark divides the work: by PARTITION BY, by time, or not at all.")
     ] = Plan.auto,
@@ -151,6 +155,7 @@ def run(  # noqa: PLR0917
             order_by=columns_in(order_by),
             shape=shape.value,
             sort=sort,
+            complete=complete,
             format=format,
             options=pairs(option, "--option"),
             output_format=output_format,
