@@ -95,7 +95,7 @@ def test_matches_are_many_where_something_is_repeated_in_several_ways(text: str,
     [
         (
             "SELECT * FROM S WHERE A{5} ; B",
-            "{5} under ALL finds every choice of up to 5 of the repeated events; add LIMIT",
+            "{5} under ALL finds every choice of 5 of the repeated events; add LIMIT",
         ),
         ("SELECT * FROM S WHERE A{2,3}", "select NEXT or LAST, or write ->{2,3}"),
         ("SELECT * FROM S WHERE (A ; B):{3}", "add LIMIT n, select NEXT or LAST"),

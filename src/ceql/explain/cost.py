@@ -54,7 +54,8 @@ def many_matches(query: plan.Plan) -> tuple[str, str] | None:
         return f"{operator} under ALL finds every subset of the repeated events, exponentially many", FEWER_MATCHES
     if (part := choosing_part(query)) is not None:
         operator = repetition_text(part.gap, part.least, part.most)
-        reason = f"{operator} under ALL finds every choice of up to {part.most} of the repeated events"
+        number = part.most if part.least == part.most else f"up to {part.most}"
+        reason = f"{operator} under ALL finds every choice of {number} of the repeated events"
         instead = f", or write ->{operator}" if part.gap is Gap.ANY else ""
         return reason, f"add LIMIT n, select NEXT or LAST{instead}"
     return None
@@ -72,7 +73,7 @@ def _counting_cost(query: plan.Plan, cea: CEA) -> str | None:
     )
     return (
         f"not constant: for {bounds} the automaton has a copy of the part for each round, {cea.n_states} states in "
-        f"all; time and memory per event grow {growth}"
+        f"all; time and memory per event may grow {growth}"
     )
 
 
