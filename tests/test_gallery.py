@@ -111,7 +111,21 @@ def skips(events: pd.DataFrame) -> Found:
     for (case,), steps in in_order(candidates, ["case_id"], ["day", "number"]):
         activities = list(steps.activity)
         if "Send Appeal to Prefecture" not in activities[: activities.index(result)]:
-            found[case, activities.index(result) + 1] += 1
+            found[case, steps.number.iloc[activities.index(result)]] += 1
+    return found
+
+
+def second_values(events: pd.DataFrame) -> Found:
+    """By looking from each triage for the first high value after it, and from there for the first value at all."""
+    found: Found = Counter()
+    for (case,), steps in in_order(events, ["case_id"], ["at", "number"]):
+        for triage in steps[steps.activity == "ER Sepsis Triage"].itertuples():
+            later = steps.loc[triage.Index :].iloc[1:]
+            values = later[(later.activity == "LacticAcid") & later.lacticacid.notna()]
+            high = values[values.lacticacid > 2].head(1)
+            again = values.loc[high.index[0] :].iloc[1:2] if len(high) else high
+            if len(again) and again["at"].iloc[0] - triage.at <= pd.Timedelta(days=1):
+                found[case, high.number.iloc[0], again.number.iloc[0]] += 1
     return found
 
 
@@ -159,7 +173,8 @@ INDEPENDENTLY: dict[str, tuple[Computation, Description]] = {
         purchases,
         lambda m: (m["visitor"], *sorted(e["at"] for e in m.values() if isinstance(e, dict))),
     ),
-    "skipped_fine_step": (skips, lambda m: (m["case_id"], len(m["meanwhile"]) + 2)),
+    "skipped_fine_step": (skips, lambda m: (m["case_id"], m["result"]["number"])),
+    "second_measurement": (second_values, lambda m: (m["case_id"], m["high"]["number"], m["again"]["number"])),
     "stock_trend": (rises, lambda m: (m["name"], m["match_end"], len(m["mid"]))),
     "taxi_hops": (chains, lambda m: (m["medallion"], m["start"]["id"])),
 }

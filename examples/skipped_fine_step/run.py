@@ -12,7 +12,7 @@ import ceql.spark
 HERE = Path(__file__).resolve().parent
 DATA = Path(os.environ.get("CEQL_DATA", HERE.parents[2] / "shared/data")) / "business_process/traffic_fines.csv.gz"
 QUERY = (HERE / "query.ceql").read_text()
-OPTIONS = {"type_column": None, "time_column": "day", "order_by": ["number"]}
+OPTIONS = {"type_column": "activity", "time_column": "day", "order_by": ["number"]}
 
 BEGIN = ["Create Fine", "Send Fine", "Insert Fine Notification"]
 APPEAL = ["Insert Date Appeal to Prefecture", "Add penalty", "Send Appeal to Prefecture"]
@@ -51,10 +51,12 @@ def events(log: DataFrame) -> DataFrame:
 
 
 def summary(matches: DataFrame) -> DataFrame:
-    """Return how many fines skip the step, by what they had instead of it before the result."""
-    instead = sf.element_at("meanwhile.activity", -1)
-    fines = matches.groupBy(instead.alias("step_before_the_result")).agg(sf.count("*").alias("fines"))
-    return fines.orderBy(sf.desc("fines"), "step_before_the_result")
+    """Return one row for each fine that skips the step: how many days and steps its appeal has taken."""
+    return matches.select(
+        "case_id",
+        sf.date_diff("match_end", "match_start").alias("days"),
+        (sf.col("result.number") - sf.col("fine.number")).alias("steps"),
+    ).orderBy("days", "case_id")
 
 
 def main() -> None:

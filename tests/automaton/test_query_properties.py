@@ -98,6 +98,47 @@ def test_matches_are_many_where_something_is_repeated_in_several_ways(text: str,
 
 
 @pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "SELECT * FROM S WHERE A{5} ; B",
+            "{5} under ALL finds every choice of 5 of the repeated events; add LIMIT",
+        ),
+        ("SELECT * FROM S WHERE A{2,3}", "select NEXT or LAST, or write ->{2,3}"),
+        ("SELECT * FROM S WHERE (A ; B):{3}", "add LIMIT n, select NEXT or LAST"),
+        ("SELECT * FROM S WHERE A{3} LIMIT 4", "LIMIT 4 caps them"),
+        ("SELECT * FROM S WHERE A{2}", None),
+        ("SELECT * FROM S WHERE A->{5}", None),
+        ("SELECT * FROM S WHERE A:{5}", None),
+        ("SELECT NEXT * FROM S WHERE A{5}", None),
+    ],
+)
+def test_choices_of_many_events_are_told(text: str, told: str | None) -> None:
+    explained = ceql.compile(text).explain()
+    assert ("finds every choice" in explained) == (told is not None)
+    assert (told or "") in explained
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "SELECT * FROM S WHERE A{5,} ; B",
+            "{5,} the automaton has a copy of the part for each round, 8 states in all",
+        ),
+        ("SELECT * FROM S WHERE A{5,} ; B", "grow with the bound\n"),
+        ("SELECT MAX * FROM S WHERE A{5,} ; B", "grow with the bound, under MAX with its square\n"),
+        # All matches have five events, so MAX compares none.
+        ("SELECT MAX * FROM S WHERE A{5}", "grow with the bound\n"),
+        ("SELECT NEXT * FROM S WHERE A->{5,} ; B", "grow with the bound\n"),
+        ("SELECT LAST * FROM S WHERE (A ; B):{5}", "grow with the bound, under LAST with its square\n"),
+    ],
+)
+def test_what_bounds_multiply_is_told(text: str, told: str) -> None:
+    assert told in ceql.compile(text).explain()
+
+
+@pytest.mark.parametrize(
     ("clauses", "by_key", "by_time", "told"),
     [
         ("PARTITION BY [k] WITHIN 9 [t]", True, False, "parallel: partitions are independent"),

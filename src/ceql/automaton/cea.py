@@ -2,8 +2,8 @@
 
 A transition is taken on an event that satisfies its guard, a conjunction of predicates; the empty guard is TRUE.
 A transition may have guards that the event must not satisfy. It labels the event with variables (the paper's VCEA): an
-event whose label is not empty is marked, the others are skipped, and the paper's complex event is the set of marked
-positions.
+event whose label is not empty is marked; the others are skipped by loops, or needed but not selected. The paper's
+complex event is the set of marked positions.
 
 Two properties hold from construction on and are kept by every pass: no transition enters the initial state, and none
 leaves the final state. So a match has the same interval as its run, and a run that has accepted is over.

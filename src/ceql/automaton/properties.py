@@ -42,7 +42,19 @@ def exponential_part(query: plan.Plan) -> plan.Iteration | None:
     if query.strategy is not Strategy.ALL:
         return None
     repeated = (node for node in query.formula.walk() if isinstance(node, plan.Iteration) and node.most is None)
-    return next((node for node in repeated if any(map(_has_ways, node.walk())) or _may_stop_early(node)), None)
+    return next((node for node in repeated if _continues_in_ways(node) or _may_stop_early(node)), None)
+
+
+def choosing_part(query: plan.Plan) -> plan.Iteration | None:
+    """Return a part with bounds of which ALL finds every choice of three events or more; None if there is none."""
+    if query.strategy is not Strategy.ALL:
+        return None
+    return next((part for part in counted_parts(query) if (part.most or 0) > 2 and _continues_in_ways(part)), None)
+
+
+def compares_counts(query: plan.Plan, cea: CEA) -> bool:
+    """Whether a strategy compares runs that are in different rounds of a counted part."""
+    return compared_by(query, cea) is not Strategy.ALL and any(map(_continues_in_ways, counted_parts(query)))
 
 
 def counted_parts(query: plan.Plan) -> list[plan.Iteration]:
@@ -74,6 +86,10 @@ def event_types(cea: CEA) -> frozenset[str]:
     return frozenset(
         part.event_type for transition in cea.transitions for part in transition.guard if isinstance(part, plan.HasType)
     )
+
+
+def _continues_in_ways(part: plan.Iteration) -> bool:
+    return any(map(_has_ways, part.walk()))
 
 
 def _has_ways(node: plan.Formula) -> bool:

@@ -16,7 +16,7 @@ from ceql.cli.terminal import tell
 from ceql.engine.notes import unseen_types
 from ceql.engine.options import Shape
 from ceql.errors import CeqlWarning
-from ceql.explain.cost import FEWER_MATCHES, exponential_output
+from ceql.explain.cost import many_matches
 from ceql.query import Query, compile, streams_in
 from ceql.schema import Schema
 from ceql.syntax.declare import declared_schema
@@ -88,11 +88,11 @@ class Request:
 
 
 def note_many_matches(text: str) -> None:
-    """Warn of a query whose matches may be exponentially many."""
+    """Warn of a query of which one event may complete very many matches."""
     query = _compiled(text).plan
-    reason = exponential_output(query)
-    if reason is not None and query.limit is None:
-        tell(f"warning: {reason}; {FEWER_MATCHES}")
+    many = many_matches(query)
+    if many is not None and query.limit is None:
+        tell(f"warning: {'; '.join(many)}")
 
 
 def note_unseen_types(text: str, seen: Iterable[str | None]) -> None:

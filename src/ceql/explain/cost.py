@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from ceql.automaton.cea import CEA
 from ceql.automaton.properties import (
+    choosing_part,
     compared_by,
+    compares_counts,
     counted_parts,
     exponential_part,
     sees_every_event,
@@ -14,7 +16,7 @@ from ceql.automaton.properties import (
     why_not_by_time,
 )
 from ceql.syntax import plan
-from ceql.syntax.ast import Consumption, Strategy, repetition_text
+from ceql.syntax.ast import Consumption, Gap, Strategy, repetition_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,11 +34,12 @@ def cost_contract(query: plan.Plan, cea: CEA) -> Iterator[str]:
             f"not constant: at each event that completes a match, {compared.value} compares the best match "
             "of every starting event in the window, so the time grows with the number and the size of these"
         )
-    if (counting := _counting_cost(query, cea, compared)) is not None:
+    if (counting := _counting_cost(query, cea)) is not None:
         yield counting
-    if (explosion := exponential_output(query)) is not None:
-        bound = f"LIMIT {query.limit} caps them" if query.limit is not None else FEWER_MATCHES
-        yield f"not constant: {explosion}; {bound}"
+    if (many := many_matches(query)) is not None:
+        reason, remedy = many
+        bound = f"LIMIT {query.limit} caps them" if query.limit is not None else remedy
+        yield f"not constant: {reason}; {bound}"
     if sees_every_event(query, cea):
         yield (
             "every event is read: with ':', '_', STRICT or WITHIN n EVENTS, events that satisfy no predicate count, too"
@@ -44,25 +47,33 @@ def cost_contract(query: plan.Plan, cea: CEA) -> Iterator[str]:
     yield _parallelism(query)
 
 
-def exponential_output(query: plan.Plan) -> str | None:
-    """Return why a query may have exponentially many matches, LIMIT aside; None if it cannot."""
-    if (part := exponential_part(query)) is None:
-        return None
-    operator = repetition_text(part.gap, part.least, part.most)
-    return f"{operator} under ALL finds every subset of the repeated events, exponentially many"
+def many_matches(query: plan.Plan) -> tuple[str, str] | None:
+    """Return why one event may complete very many matches, LIMIT aside, and what helps; None if it cannot."""
+    if (part := exponential_part(query)) is not None:
+        operator = repetition_text(part.gap, part.least, part.most)
+        return f"{operator} under ALL finds every subset of the repeated events, exponentially many", FEWER_MATCHES
+    if (part := choosing_part(query)) is not None:
+        operator = repetition_text(part.gap, part.least, part.most)
+        number = part.most if part.least == part.most else f"up to {part.most}"
+        reason = f"{operator} under ALL finds every choice of {number} of the repeated events"
+        instead = f", or write ->{operator}" if part.gap is Gap.ANY else ""
+        return reason, f"add LIMIT n, select NEXT or LAST{instead}"
+    return None
 
 
-def _counting_cost(query: plan.Plan, cea: CEA, compared: Strategy) -> str | None:
+def _counting_cost(query: plan.Plan, cea: CEA) -> str | None:
     counted = counted_parts(query)
     if not counted:
         return None
     bounds = ", ".join(dict.fromkeys(repetition_text(part.gap, part.least, part.most) for part in counted))
-    more = (
-        "" if compared is Strategy.ALL else f", and {compared.value} compares runs with other counts: up to its square"
+    growth = (
+        f"with the bound, under {query.strategy.value} with its square"
+        if compares_counts(query, cea)
+        else "with the bound"
     )
     return (
-        f"not constant: {bounds} counts rounds in an automaton of {cea.n_states} states; time per event and state "
-        f"grow with the bound{more}"
+        f"not constant: for {bounds} the automaton has a copy of the part for each round, {cea.n_states} states in "
+        f"all; time and memory per event may grow {growth}"
     )
 
 

@@ -73,7 +73,11 @@ def guard_text(guard: Guard) -> str:
 
 def unless_text(transition: Transition) -> str:
     """Return what an event must not satisfy for a transition to be taken; empty if there is nothing."""
-    return " OR ".join(sorted(map(guard_text, transition.unless)))
+    is_one = len(transition.unless) == 1
+    texts = sorted(
+        guard_text(guard) if is_one or len(guard) == 1 else f"({guard_text(guard)})" for guard in transition.unless
+    )
+    return " OR ".join(texts)
 
 
 def is_skipping(transition: Transition) -> bool:

@@ -69,7 +69,8 @@ def _described(node: Tree) -> tuple[str, tuple[Tree, ...]]:
 
 
 def _sequence_text(gaps: list[str]) -> str:
-    return gaps[0] if len(set(gaps)) == 1 else " ".join(gaps)
+    """Return what lies between the parts of a sequence; dots stand for the parts if the gaps differ."""
+    return gaps[0] if len(set(gaps)) == 1 else f"… {' … '.join(gaps)} …"
 
 
 def _line(node: Tree) -> str:

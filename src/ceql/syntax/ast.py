@@ -175,7 +175,9 @@ class Iteration(Formula):
     """How many rounds there are; None means any number."""
 
     def __str__(self) -> str:
-        return self.formula.at_least(3) + repetition_text(self.gap, self.least, self.most)
+        # A `?` right after another repetition is refused: elsewhere it would make that lazy.
+        is_twice = self.most == 1 and isinstance(self.formula, Iteration)
+        return self.formula.at_least(4 if is_twice else 3) + repetition_text(self.gap, self.least, self.most)
 
 
 def repetition_text(gap: Gap, least: int, most: int | None) -> str:

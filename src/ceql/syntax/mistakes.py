@@ -76,7 +76,8 @@ _WRITE_INSTEAD = {
 }
 _RARE_BEGINNINGS = {"ANY_EVENT", "_PERMUTE", "NOT"}
 """Tokens that may begin a part of a pattern; a user who forgot the part did not want one of these."""
-_GOING_ON = ("SEMICOLON", "COLON", "ARROW", "PLUS", "STAR", "REPETITION", "LBRACE", "_AS", "_OR")
+_REPETITIONS = ("PLUS", "STAR", "REPETITION", "LBRACE", "COLON_BRACE", "ARROW_BRACE")
+_GOING_ON = ("SEMICOLON", "COLON", "ARROW", *_REPETITIONS, "_AS", "_OR")
 _PATH = re.compile(r"(?!select\s|create\s|/\*|--)(?:.*\.ceql|\S*[/\\]\S*)", re.IGNORECASE)
 _NEXT_WORD = re.compile(r"[ \t]+(\w+)")
 _VALUE_START = {"NAME", "QUOTED_NAME", "NUMBER", "STRING"}
@@ -138,10 +139,12 @@ def _mistake_in_text(error: UnexpectedInput, before: list[Token], text: str) -> 
         _open_comment(token, text)
         or _trailing_semicolon(token, text)
         or _unmatched_bracket(token, before)
-        or _reserved_word(error, token)
+        or _nothing_negated(token, before)
+        or _reserved_word(error, token, before)
         or _misplaced_clause(token, before)
         or _formula_after_filter(token, before)
         or _formula_after_project(token, before)
+        or _formula_after_without(token, before)
         or Mistake(f"unexpected '{shortened(token)}'", span_of(token), _expectation(error, before, text))
     )
 
@@ -233,12 +236,15 @@ def _unmatched_bracket(token: Token, before: list[Token]) -> Mistake | None:
     return None
 
 
-def _reserved_word(error: UnexpectedToken, token: Token) -> Mistake | None:
+def _reserved_word(error: UnexpectedToken, token: Token, before: list[Token]) -> Mistake | None:
     """Return the mistake of a reserved word in the place of a name or a value."""
     accepted = _accepted(error)
     if token.type == "NOT" and "NAME" in accepted:
         hint = "write it inside the brackets of a condition: x[NOT ...]"
-        return Mistake(f"'{token}' negates a predicate, not a pattern or a condition", span_of(token), hint)
+        return Mistake(f"'{token}' negates a predicate, not a condition", span_of(token), hint)
+    if token.type == "ANY_EVENT" and _open_conditions(before) is not None:
+        hint = "write _[...] in the pattern, or give the event a name with AS"
+        return Mistake("'_' is not a variable", span_of(token), hint)
     is_value = accepted >= _VALUE_START and token.type not in ("_AND", "_OR")
     must_be_name = "NAME" in accepted and accepted <= {
         "NAME",
@@ -256,7 +262,7 @@ def _reserved_word(error: UnexpectedToken, token: Token) -> Mistake | None:
 def _misplaced_clause(token: Token, before: list[Token]) -> Mistake | None:
     here = span_of(token)
     passed = {_CLAUSE_OF_TOKEN[earlier.type]: earlier for earlier in before if earlier.type in _CLAUSE_OF_TOKEN}
-    if token.type in ("_FILTER", "_PROJECT"):
+    if token.type in ("_FILTER", "_PROJECT") or token.upper() == "WITHOUT":
         late = [clause for clause in passed if clause in CLAUSES[3:]]
         word = token.upper()
         return Mistake(f"{word} must come before {late[-1]}", here, f"{word} is part of WHERE") if late else None
@@ -296,6 +302,44 @@ def _formula_after_project(token: Token, before: list[Token]) -> Mistake | None:
     if before[opening - 1].type != "_PROJECT":
         return None
     return Mistake(f"unexpected '{token}' after PROJECT", span_of(token), _COVERS_HINT.format(word="PROJECT"))
+
+
+def _formula_after_without(token: Token, before: list[Token]) -> Mistake | None:
+    """Return the mistake if the pattern continues after the event of a WITHOUT."""
+    if token.type not in _GOING_ON:
+        return None
+    event = _last_event(before)
+    if event is None or event == 0 or before[event - 1].upper() != "WITHOUT":
+        return None
+    hint = _COVERS_HINT.format(word="WITHOUT")
+    if token.type in ("_OR", "_AS"):
+        hint = "put the events in parentheses: WITHOUT (A OR B)"
+    return Mistake(f"unexpected '{token}' after WITHOUT", span_of(token), hint)
+
+
+def _last_event(before: list[Token]) -> int | None:
+    """Return where the event begins with which some tokens end: a type, with its brackets, or parentheses."""
+    index = len(before) - 1
+    for closing, opening in (("RSQB", "LSQB"), ("RPAR", "LPAR")):
+        if index >= 0 and before[index].type == closing:
+            while index >= 0 and before[index].type != opening:
+                index -= 1
+            if opening == "LPAR":
+                return index
+            index -= 1
+    if index < 0 or before[index].type not in ("NAME", "QUOTED_NAME", "ANY_EVENT"):
+        return None
+    return index - 2 if index > 1 and before[index - 1].type == "MORE" else index
+
+
+def _nothing_negated(token: Token, before: list[Token]) -> Mistake | None:
+    """Return the mistake of NOT right after NOT or WITHOUT in a pattern."""
+    last = before[-1].upper() if before else ""
+    if token.type != "NOT" or last not in ("NOT", "WITHOUT"):
+        return None
+    if last == "NOT":
+        return Mistake("NOT stands twice", span_of(token), "write it once: A ; NOT B ; C")
+    return Mistake("NOT after WITHOUT", span_of(token), "leave it out: WITHOUT B already says that no B comes")
 
 
 def _open_conditions(before: list[Token]) -> list[Token] | None:
@@ -353,13 +397,17 @@ def _sql_habit(token: Token, before: list[Token], accepted: set[str]) -> str | N
     last = before[-1].type if before else ""
     if last == "_IN" and token.type == "LPAR":
         return "write IN {'a', 'b'}"
+    if last in ("LBRACE", "COLON_BRACE", "ARROW_BRACE") and token.type == "COMMA" and "NUMBER" in accepted:
+        return "write the smaller number, too: {0,2}"
     is_pattern = {"SEMICOLON", "COLON"} <= accepted
     if is_pattern and token.type == "NAME" and token.upper() == "GROUP":
         return "write PARTITION BY [...]"
     if is_pattern and token.type in ("COMPARISON", "MORE", "_IN", "LIKE"):
         return "WHERE takes a pattern; write conditions after it, as FILTER x[...]"
+    if is_pattern and token.type == "NAME" and last == "NAME" and before[-1].upper() == "PERMUTE":
+        return "write PERMUTE(A, B)"
     if token.type == "COMMA" and accepted & {"PARTITION", "_WITHOUT"}:
-        join = "join the parts of a pattern by ; (later) or : (at once)"
+        join = "join the parts of a pattern by ; (later), : (right after) or -> (the next that fits)"
         return join if _open_conditions(before) is None else "join conditions by AND or OR"
     return None
 

@@ -290,6 +290,9 @@ class _TreeBuilder(Transformer_NonRecursive):  # type: ignore[type-arg]
 
     def repetition(self, meta: Meta, children: list[Any]) -> ast.Iteration:
         formula, sign = children
+        if sign == "?" and isinstance(formula, ast.Iteration) and formula.span.start == meta.start_pos:
+            hint = f"leave it out, or write ({formula})? if the part may be missing"
+            raise Mistake("'?' cannot make a repetition lazy: all matches are found", span_of(sign), hint)
         gap, least, most = sign[:-1], int(sign[-1] == "+"), 1 if sign[-1] == "?" else None
         return _iteration(formula, gap, least, most, _over(meta))
 
