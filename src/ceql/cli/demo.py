@@ -85,6 +85,7 @@ def _request(text: str, trades: Path, found: Path) -> Request:
         order_by=["id"],
         shape="matches",
         sort=False,
+        complete=False,
         format=None,
         options={},
         output_format=None,

@@ -161,6 +161,7 @@ def stream(  # noqa: PLR0917
             order_by=columns_in(order_by),
             shape=shape.value,
             sort=False,
+            complete=False,
             format=format,
             options=pairs(option, "--option"),
             output_format=output_format,

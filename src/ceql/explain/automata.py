@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from ceql.automaton.cea import CEA
 from ceql.explain.graphs import Graph
-from ceql.explain.predicates import transition_text
+from ceql.explain.predicates import silences_text, transition_text
 
 
 def render_automaton(cea: CEA, format: str) -> str:
@@ -15,7 +15,7 @@ def render_automaton(cea: CEA, format: str) -> str:
         head = f"{cea.n_states} states, {len(cea.transitions)} transitions; initial {cea.initial}, final {cea.final}"
         transitions = sorted(cea.transitions, key=lambda transition: (transition.source, transition.target))
         lines = (f"{one.source} -[{transition_text(one)}]-> {one.target}" for one in transitions)
-        return "\n".join([head, *lines])
+        return "\n".join([head, *lines, *silences_text(cea)])
     graph = Graph(format, "LR")
     for state in range(cea.n_states):
         is_final = state == cea.final
@@ -25,4 +25,6 @@ def render_automaton(cea: CEA, format: str) -> str:
         parallel[transition.source, transition.target].append(transition_text(transition))
     for (source, target), texts in parallel.items():
         graph.edge(f"n{source}", f"n{target}", "\n".join(texts))
+    for text in silences_text(cea):
+        graph.node(text, shape="box")
     return graph.text()

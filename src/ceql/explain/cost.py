@@ -29,6 +29,7 @@ def cost_contract(query: plan.Plan, cea: CEA) -> Iterator[str]:
     yield "update: constant time per event, for any window and any number of partial matches"
     yield "output: each match takes time linear in its size, and is computed only when you read it"
     yield _state_cost(query)
+    yield from _silence_cost(query)
     if (compared := compared_by(query, cea)) is not Strategy.ALL:
         yield (
             f"not constant: at each event that completes a match, {compared.value} compares the best match "
@@ -45,6 +46,16 @@ def cost_contract(query: plan.Plan, cea: CEA) -> Iterator[str]:
             "every event is read: with ':', '_', STRICT or WITHIN n EVENTS, events that satisfy no predicate count, too"
         )
     yield _parallelism(query)
+
+
+def _silence_cost(query: plan.Plan) -> Iterator[str]:
+    if query.silence_after is not None:
+        yield (
+            "silence: what one event completes waits as one entry, in constant time, until the deadline; "
+            "open deadlines are held for the time after FOR"
+        )
+    if query.silence_before is not None:
+        yield "silence: one time is held for each partition, in constant time per event"
 
 
 def many_matches(query: plan.Plan) -> tuple[str, str] | None:

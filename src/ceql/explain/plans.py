@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ceql.automaton.cea import CEA
 from ceql.explain.cost import cost_contract
 from ceql.explain.trees import render_tree
@@ -16,6 +18,7 @@ def explain_plan(query: plan.Plan, cea: CEA) -> str:
         f"strategy      {query.strategy.value}: {_STRATEGIES[query.strategy]}",
         f"partition by  {', '.join(map(quoted_name, query.partition_by)) or 'nothing: one stream for all events'}",
         f"window        {_window_text(query)}",
+        *(f"silence       {text}" for text in _silences(query)),
         f"consumption   {query.consumption.value}: {_CONSUMPTIONS[query.consumption]}",
         f"limit         {'none' if query.limit is None else f'{query.limit} per completing event'}",
     ]
@@ -51,7 +54,18 @@ def _window_text(query: plan.Plan) -> str:
     match query.window:
         case plan.EventsWindow(count):
             return f"first and last event at most {count} positions apart"
-        case plan.AttributeWindow(attribute, kind, size):
-            amount = f"{size / 10**9:g} seconds" if kind.is_time else str(size)
-            return f"first and last event at most {amount} apart in {quoted_name(attribute)}"
+        case plan.AttributeWindow() as window:
+            return f"first and last event at most {_length(window)} apart in {quoted_name(window.attribute)}"
     return "none"
+
+
+def _length(window: plan.AttributeWindow) -> str:
+    return f"{window.size / 10**9:g} seconds" if window.kind.is_time else str(window.size)
+
+
+def _silences(query: plan.Plan) -> Iterator[str]:
+    """Yield how long nothing of what NOT ... FOR names may come."""
+    if (before := query.silence_before) is not None:
+        yield f"for {_length(before)} in {quoted_name(before.attribute)} before a match"
+    if (after := query.silence_after) is not None:
+        yield f"for {_length(after)} in {quoted_name(after.attribute)} after a match, which comes out at that deadline"

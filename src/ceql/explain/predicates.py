@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ceql.automaton.cea import MARK, SKIP, TRUE, Guard, Transition
+from ceql.automaton.cea import CEA, MARK, SKIP, TRUE, Guard, Transition
 from ceql.schema import Kind
 from ceql.syntax import plan
 from ceql.syntax.ast import quoted_name
@@ -78,6 +78,15 @@ def unless_text(transition: Transition) -> str:
         guard_text(guard) if is_one or len(guard) == 1 else f"({guard_text(guard)})" for guard in transition.unless
     )
     return " OR ".join(texts)
+
+
+def silences_text(cea: CEA) -> list[str]:
+    """Return what may not come for some time before and after a run, as sentences."""
+    return [
+        f"not {when} a run: {' OR '.join(sorted(map(guard_text, guards)))}"
+        for when, guards in (("before", cea.broken_before), ("after", cea.broken_after))
+        if guards
+    ]
 
 
 def is_skipping(transition: Transition) -> bool:

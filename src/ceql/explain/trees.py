@@ -39,7 +39,7 @@ def _described(node: Tree) -> tuple[str, tuple[Tree, ...]]:
         case ast.Iteration() | plan.Iteration():
             return repetition_text(node.gap, node.least, node.most), (node.formula,)
         case ast.Absence():
-            return "NOT", (node.formula,)
+            return "NOT" if node.duration is None else f"NOT ... FOR {node.duration.length}", (node.formula,)
         case ast.Sequence():
             return _sequence_text([gap.value for gap in node.gaps]), node.parts
         case plan.Sequence():
@@ -47,7 +47,7 @@ def _described(node: Tree) -> tuple[str, tuple[Tree, ...]]:
                 gap.value if absent is None else f"; NOT {_line(absent.formula)} ;"
                 for gap, absent in zip(node.gaps, node.absent, strict=True)
             ]
-            return _sequence_text(gaps), node.parts
+            return _sequence_text(gaps, *_silences(node)), node.parts
         case ast.Permutation() | plan.Permutation():
             return "PERMUTE", node.parts
         case ast.Without():
@@ -68,9 +68,19 @@ def _described(node: Tree) -> tuple[str, tuple[Tree, ...]]:
     raise AssertionError(f"no rule for {type(node).__name__}")
 
 
-def _sequence_text(gaps: list[str]) -> str:
-    """Return what lies between the parts of a sequence; dots stand for the parts if the gaps differ."""
-    return gaps[0] if len(set(gaps)) == 1 else f"… {' … '.join(gaps)} …"
+def _silences(node: plan.Sequence) -> tuple[str, str]:
+    """Return what may not come for some time before the parts and after them; nothing if there is no such thing."""
+    before, after = (
+        "" if absent is None else f"NOT {_line(absent.formula)} FOR ..." for absent in (node.before, node.after)
+    )
+    return before, after
+
+
+def _sequence_text(gaps: list[str], before: str = "", after: str = "") -> str:
+    """Return what lies between the parts of a sequence, and around it; dots stand for the parts if this differs."""
+    if len(set(gaps)) == 1 and not before and not after:
+        return gaps[0]
+    return " ; ".join(filter(None, [before, " ".join(["…", *(f"{gap} …" for gap in gaps)]), after]))
 
 
 def _line(node: Tree) -> str:

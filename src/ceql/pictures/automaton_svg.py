@@ -18,7 +18,7 @@ from importlib import resources
 
 from ceql.automaton.cea import CEA, SKIP, Guard, Transition
 from ceql.errors import CeqlError
-from ceql.explain.predicates import is_skipping, label_text, predicate_text, transition_text, unless_text
+from ceql.explain.predicates import is_skipping, label_text, predicate_text, silences_text, transition_text, unless_text
 from ceql.pictures.layers import Box, Edge, lay_out
 from ceql.pictures.routes import Curve, Point, routes
 from ceql.syntax import plan
@@ -169,8 +169,10 @@ def _state_box(loops: list[_Label]) -> Box:
 def _svg(cea: CEA, inner_width: float, inner_height: float, drawn: list[str]) -> str:
     """Return the whole picture around what is drawn."""
     has_needed = any(t.label == SKIP and not is_skipping(t) for t in cea.transitions)
-    width = max(inner_width + 2 * MARGIN + START, MIN_WIDTH + NEEDED_WIDTH * has_needed)
-    height = inner_height + 2 * MARGIN + LEGEND
+    silences = silences_text(cea)
+    told = [CHARACTER * _columns(text) + 2 * MARGIN for text in silences]
+    width = max(inner_width + 2 * MARGIN + START, MIN_WIDTH + NEEDED_WIDTH * has_needed, *told)
+    height = inner_height + 2 * MARGIN + LEGEND + LINE * len(silences)
     left = (width - inner_width + START) / 2
     counted = f"{_count(cea.n_states, 'state')} and {_count(len(cea.transitions), 'transition')}"
     size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
@@ -183,6 +185,7 @@ def _svg(cea: CEA, inner_width: float, inner_height: float, drawn: list[str]) ->
             f'<g transform="translate({left:.1f} {MARGIN:.1f})">',
             *drawn,
             "</g>",
+            *_silences(silences, height - LEGEND - 4),
             _legend(height - LEGEND / 2 - 4, has_needed=has_needed),
             "</svg>",
         ]
@@ -244,6 +247,13 @@ def _drawn_states(cea: CEA, states: list[Box]) -> Iterator[str]:
             f'<g class="state {role}" data-state="{state}"><title>{told}</title>{circles}'
             f'<text x="{box.x:.1f}" y="{box.y + 4.2:.1f}">{state}</text></g>'
         )
+
+
+def _silences(texts: list[str], bottom: float) -> Iterator[str]:
+    """Yield lines on what may not come before and after a run."""
+    for number, text in enumerate(texts):
+        y = bottom - LINE * (len(texts) - 1 - number)
+        yield f'<text class="silence" x="{MARGIN:.0f}" y="{y:.1f}">{_escaped(_printable(text))}</text>'
 
 
 def _legend(y: float, *, has_needed: bool) -> str:

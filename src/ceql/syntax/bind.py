@@ -251,12 +251,12 @@ class _FormulaBinder:
         nodes = [part for part in node.parts if not isinstance(part, ast.Absence)]
         gaps, absent_in_gaps, absent, n_absent = self._gaps(node)
         parts, held = self._all(tuple(nodes))
-        silent = []
-        for timed in (before, after):
-            found, variables = (None, {}) if timed is None else self._absent(timed.formula, "NOT")
-            silent.append(found)
-            absent = _with_absent(absent, variables)
-        formula = plan.Sequence(parts, gaps, absent_in_gaps, *silent)
+        silences: list[plan.Absent | None] = [None, None]
+        for index, timed in enumerate((before, after)):
+            if timed is not None:
+                silences[index], broken_by = self._absent(timed.formula, "NOT")
+                absent, n_absent = _with_absent(absent, broken_by.variables), n_absent + broken_by.n_atoms
+        formula = plan.Sequence(parts, gaps, absent_in_gaps, *silences)
         self._check_empty_parts(node, nodes, formula)
         joined = _all_of(held)
         size, first, awaited = held[0].size, held[0].first, joined.awaited

@@ -565,7 +565,7 @@ def advance_events(
         if control.n_matches > 0:
             control.n_emitted += 1
             if consumes != CONSUME_NOTHING:
-                if silences is None:
+                if silences is None:  # noqa: SIM114
                     forget_runs(lists)
                 elif control.is_due == 0:
                     forget_runs(lists)
