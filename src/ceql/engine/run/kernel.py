@@ -34,9 +34,9 @@ from ceql.engine.intake.moments import ALL_IS_OVER, TIME_IS_OVER
 from ceql.engine.run.arena import BOTTOM, END, UNION, set_node, set_union
 from ceql.engine.run.arrays import Arena, Lists, Steps, Touched, Walk
 from ceql.engine.run.bits import U, add, lowest, remove, without_lowest
-from ceql.engine.run.choice import begin, choose, keep_few
+from ceql.engine.run.choice import begin, choose, keep_few, write_best
 from ceql.engine.run.enumeration import enumerate_matches
-from ceql.engine.run.modes import BREAKS_AFTER, BREAKS_BEFORE, CONSUME_ALL, CONSUME_NOTHING
+from ceql.engine.run.modes import BREAKS_AFTER, BREAKS_BEFORE, CONSUME_ALL, CONSUME_NOTHING, KEEP_MAX
 from ceql.engine.run.requests import DONE, FULL, GROW, MISS, PAUSE, WAIT, WORK_AT_ONCE
 
 UNKNOWN = -2
@@ -548,8 +548,14 @@ def advance_events(
             if phase == ENUMERATE:
                 n_roots, first_out, first_value = control.depth, control.n_out, control.n_values
                 few = FEW if choice.patience > 0 else 0
-                has_room = enumerate_matches(control, few, size, now, row, arena, walk, output)
-                if has_room and control.depth == 0:
+                is_written, has_room = False, True
+                if keeps != KEEP_MAX and few > 0:
+                    is_written = write_best(control, choice, keeps, n_roots, size, now, row, arena, walk, output)
+                if not is_written:
+                    has_room = enumerate_matches(control, few, size, now, row, arena, walk, output)
+                if is_written:
+                    control.depth = 0
+                elif has_room and control.depth == 0:
                     keep_few(control, keeps, limit, first_out, first_value, row, output)
                 else:
                     begin(choice, n_roots, walk)
