@@ -434,6 +434,31 @@ def bounds(report: Report, coded: pa.Table) -> None:
     report.add("A{1,200} ; B / A{1,5} ; B, bytes held", sizes[1] / sizes[0], "x", 40)
 
 
+def silences(report: Report, coded: pa.Table) -> None:
+    """Matches that wait for a silence beside those of two steps, by turns; then what is held while they wait.
+
+    Within a second of the stream, about as many events of the first step are followed by one of the second as are not.
+    """
+    keys = np.random.default_rng(0).integers(0, 100_000, len(coded))
+    keyed = coded.append_column("account", pa.array(keys)).combine_chunks()
+    condition = "FILTER a[name = 'INTC'] AND b[name = 'RIMM']"
+    for n_keys, events, clause in ((1, coded, ""), (100_000, keyed, "PARTITION BY [account]")):
+        plain = f"SELECT * FROM S WHERE SELL AS a ; BUY AS b {condition} {clause} WITHIN 1000 [stock_time]"
+        waiting = f"SELECT * FROM S WHERE SELL AS a ; NOT BUY AS b FOR 1000 [stock_time] {condition} {clause}"
+        report.add(f"A ; NOT B FOR d / A ; B, keys: {n_keys}", _ratio([plain, waiting], events), "x", 1.5)
+        longer = waiting.replace("1000", "100000")
+        report.add(f"A ; NOT B FOR d, d x100 / d, keys: {n_keys}", _ratio([waiting, longer], events), "x", 1.3)
+    held = []
+    for n_waiting in (100_000, 1_000_000):
+        session = ceql.Session("SELECT * FROM S WHERE A ; NOT B FOR 1 [t]", shape="positions")
+        types, times = pa.array(["A"]).take(pa.array(np.zeros(n_waiting, np.int64))), np.zeros(n_waiting, np.int64)
+        session.feed(pa.table({"type": types, "t": times})).count()
+        session.snapshot()
+        held.append(session.stats.state_bytes / n_waiting)
+        report.add(f"{n_waiting:,} open deadlines", held[-1], "bytes each")
+    report.add("bytes of an open deadline, a million / 100,000", held[1] / held[0], "x", 1.5)
+
+
 def start_up(report: Report) -> None:
     """CPU time of a fresh process up to its first match, with all its threads."""
     code = "import ceql; list(ceql.match('SELECT * FROM S WHERE A ; B', [{'type': 'A'}, {'type': 'B'}]))"
@@ -475,6 +500,7 @@ def main() -> None:
     strategies(report, coded)
     patterns(report, coded)
     bounds(report, coded)
+    silences(report, coded)
     free_text(report)
     whole_matches(report, coded)
     many_numbers(report, coded)

@@ -361,6 +361,30 @@ def put_due(control, symbol, time, silences, broken, waiting, roots, walk):
 
 
 @inlined
+def has_room_to_wait(control, waiting, roots, n_roots):
+    """Return whether one more event with some roots can wait; events that no longer wait give up their room."""
+    has_room = control.n_waiting < waiting.row.shape[0] and control.n_roots + n_roots <= roots.shape[0]
+    if not has_room and control.first_waiting >= control.kept_waiting:
+        first, end, to = control.first_waiting, control.n_waiting, control.kept_waiting
+        first_root = waiting.first[first] if first < end else control.n_roots
+        shift = first_root - control.kept_roots
+        for i in range(end - first):
+            waiting.row[to + i] = waiting.row[first + i]
+            waiting.time[to + i] = waiting.time[first + i]
+            waiting.measure[to + i] = waiting.measure[first + i]
+            waiting.key[to + i] = waiting.key[first + i]
+            waiting.first[to + i] = waiting.first[first + i] - shift
+            waiting.length[to + i] = waiting.length[first + i]
+        for i in range(first_root, control.n_roots):
+            roots[i - shift] = roots[i]
+        control.first_waiting, control.n_waiting = to, to + end - first
+        control.n_roots -= shift
+        # With less than half of it free, this would have to be done too often.
+        has_room = 2 * control.n_waiting <= waiting.row.shape[0] and 2 * control.n_roots + n_roots <= roots.shape[0]
+    return has_room
+
+
+@inlined
 def wait(control, row, time, now, slot, depth, waiting, roots, walk):
     """Let the matches on the stack wait for their silence."""
     at_end, n_roots = control.n_waiting, control.n_roots
@@ -509,8 +533,10 @@ def advance_events(
                 save(control, at, phase, key, n_nodes)
                 return GROW
             if silences is not None:
-                has_room = control.n_waiting < waiting.row.shape[0]
-                if silences.is_awaited and not (has_room and control.n_roots + walk.root.shape[0] <= roots.shape[0]):
+                has_room = True
+                if silences.is_awaited:
+                    has_room = has_room_to_wait(control, waiting, roots, walk.root.shape[0])
+                if not has_room:
                     save(control, at, phase, key, n_nodes)
                     return WAIT
             work -= n_touched + n_steps
