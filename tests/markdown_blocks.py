@@ -104,6 +104,8 @@ class Example:
     events: list[dict[str, Any]]
     matches: list[tuple[tuple[int, int], dict[int, frozenset[str]]]]
     place: str
+    complete: bool = False
+    """Whether nothing comes after these events."""
 
     def __str__(self) -> str:
         return self.place
@@ -121,14 +123,17 @@ def pictures(page: Path) -> list[Example]:
     return found
 
 
+_COMPLETE = "complete=True"
+
+
 def _picture(query: str, block: Block) -> Example:
     """Return the example in a picture.
 
     The first line numbers the positions, and each number begins a column. Lines called `match` have in each column the
-    variables that hold that event; a dot is the first or last event where no variable holds it. All other lines are
-    attributes, `event` being the type; a missing value is NULL.
+    variables that hold that event; a dot is the first or last event where no variable holds it. A line `complete=True`
+    gives that option. All other lines are attributes, `event` being the type; a missing value is NULL.
     """
-    first, *lines = block.text.splitlines()
+    first, *lines = [line for line in block.text.splitlines() if line != _COMPLETE]
     assert first.startswith("position"), f"{block}: a picture begins with the positions"
     starts = [number.start() for number in re.finditer(r"\d+", first)]
     assert first.split()[1:] == [str(number) for number in range(len(starts))], f"{block}: positions count from 0"
@@ -143,7 +148,7 @@ def _picture(query: str, block: Block) -> Example:
         elif name != "no match":
             for event, cell in zip(events, cells, strict=True):
                 event["type" if name == "event" else name] = cell if name == "event" else _value(cell)
-    return Example(query, events, matches, str(block))
+    return Example(query, events, matches, str(block), _COMPLETE in block.text.splitlines())
 
 
 def _drawn(cells: list[str]) -> tuple[tuple[int, int], dict[int, frozenset[str]]]:
@@ -218,6 +223,8 @@ def found(example: Example) -> tuple[Counter[Any], set[Any]]:
     events = _given(example.events)
     held: dict[Any, list[tuple[int, frozenset[str]]]] = {}
     options: dict[str, Any] = {"order_by": ["position"]} if isinstance(events, dict) else {}
+    if example.complete:
+        options["complete"] = True
     for row in ceql.match(example.query, events, shape="events", **options).to_arrow().to_pylist():
         held.setdefault(row["match_id"], []).append((row["position"], frozenset(row["variables"])))
     rows = ceql.match(example.query, events, shape="positions", **options).to_arrow().to_pylist()

@@ -170,6 +170,21 @@ def test_events_without_key_or_time_are_counted_and_told(folder: Path) -> None:
     assert json.loads(result.stdout)["dropped"] == 2
 
 
+def test_silences_beyond_the_last_event_count_only_if_nothing_comes(folder: Path) -> None:
+    (folder / "e.csv").write_text("type,t\nA,1\nA,\nA,9\n")
+    (folder / "q.ceql").write_text("SELECT * FROM S WHERE A AS a ; NOT B FOR 5 [t]")
+    arguments = ["run", "--engine", "local", folder / "q.ceql", "-i", folder / "e.csv", "-o", folder / "m.jsonl"]
+    code, said = run(*arguments)
+    assert code == 0, said
+    warning, summary = said.splitlines()
+    assert warning == "warning: 1 event was left out: NULL in 't' (FOR)"
+    assert summary.startswith("3 events, 1 of them left out, 1 match, ")
+    code, said = run(*arguments, "--complete", "--mode", "overwrite")
+    assert code == 0, said
+    ends = [json.loads(line)["match_end"] for line in (folder / "m.jsonl").read_text().splitlines()]
+    assert ends == [6, 14]
+
+
 @pytest.mark.parametrize(
     ("query", "is_warned_of"),
     [

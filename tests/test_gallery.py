@@ -129,6 +129,20 @@ def second_values(events: pd.DataFrame) -> Found:
     return found
 
 
+def untreated(events: pd.DataFrame) -> Found:
+    """By looking for antibiotics in the hour after each arrival, unless the log ends before the hour does."""
+    found: Found = Counter()
+    hour, end = pd.Timedelta(hours=1), events["at"].max()
+    for (case,), steps in in_order(events, ["case_id"], ["at", "number"]):
+        arrivals = (steps.activity == "ER Registration") & steps.infection_suspected.eq(True)
+        for place in arrivals.to_numpy().nonzero()[0]:
+            arrival, later = steps.iloc[place], steps.iloc[place + 1 :]
+            given = later["at"][later.activity == "IV Antibiotics"]
+            if arrival["at"] + hour <= end and not (given <= arrival["at"] + hour).any():
+                found[case, arrival.number, arrival["at"] + hour] += 1
+    return found
+
+
 def rises(events: pd.DataFrame) -> Found:
     """By lists of low and middling prices since the last rise, read at each high price."""
     found: Found = Counter()
@@ -175,6 +189,7 @@ INDEPENDENTLY: dict[str, tuple[Computation, Description]] = {
     ),
     "skipped_fine_step": (skips, lambda m: (m["case_id"], m["result"]["number"])),
     "second_measurement": (second_values, lambda m: (m["case_id"], m["high"]["number"], m["again"]["number"])),
+    "late_antibiotics": (untreated, lambda m: (m["case_id"], m["arrival"]["number"], m["match_end"])),
     "stock_trend": (rises, lambda m: (m["name"], m["match_end"], len(m["mid"]))),
     "taxi_hops": (chains, lambda m: (m["medallion"], m["start"]["id"])),
 }

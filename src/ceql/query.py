@@ -146,7 +146,7 @@ def compile(
         schema: what the events look like: an Arrow or Spark schema, events as `ceql.match` or
             `ceql.spark.match` take them, or a dict of these by stream. Without it, and without declarations, names and
             types of attributes are not checked, and you can explain the query but not run it.
-        time_column: the attribute that durations in WITHIN measure.
+        time_column: the attribute that durations in WITHIN and FOR measure.
         order_by: the attribute, or attributes, that order the events.
     """
     known = Schema.unknown() if schema is None else Schema.of(schema)

@@ -43,10 +43,10 @@ def match(
 
     Args:
         query: the text of a query, the path of a file with it (a `Path`), or the result of `ceql.compile`.
-        events: the events, or a dict of them by stream if FROM names several. They are ordered by the window's
-            attribute, `time_column` and `order_by`; ties by all other columns that the query reads.
+        events: the events, or a dict of them by stream if FROM names several. They are ordered by what
+            WITHIN or FOR measures, `time_column` and `order_by`; ties by all other columns that the query reads.
         type_column: the column with each event's type; None if every event has its stream's name as type.
-        time_column: the column that durations in WITHIN measure.
+        time_column: the column that durations in WITHIN and FOR measure.
         order_by: further columns that order the events.
         shape: "matches", one row per match, or "events", one row per matched event.
         plan: for batches, "keys" (one task for many keys, needs PARTITION BY), "shards" (one task for each piece
@@ -58,7 +58,7 @@ def match(
         watermark: for streams, how late events may be, as "10 seconds", if the DataFrame has no watermark yet.
         ordering: for streams, "time": events wait until the watermark passes them, and matches are those of a batch; or
             "arrival": no event waits, and an event older than an earlier event is late.
-        unbounded: for streams, allow a query without WITHIN, whose state grows for ever.
+        unbounded: for streams, allow a query without WITHIN whose state grows for ever.
     """
     prepared = prepare(query, events, type_column=type_column, time_column=time_column, order_by=order_by, shape=shape)
     if prepared.frame.isStreaming:

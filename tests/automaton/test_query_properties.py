@@ -155,3 +155,52 @@ def test_work_can_be_divided_by_key_or_by_time(clauses: str, by_key: bool, by_ti
     query = ceql.compile(f"SELECT * FROM S WHERE A ; B {clauses}")
     assert (why_not_by_key(query.plan) is None, why_not_by_time(query.plan) is None) == (by_key, by_time)
     assert told in query.explain()
+
+
+BOTH = "SELECT * FROM S WHERE NOT (B OR C[v > 1]) FOR 90 seconds ; A AS a ; D AS d ; NOT E FOR 1 hour WITHIN 5 minutes"
+
+
+def test_silences_are_explained() -> None:
+    query = ceql.compile(BOTH, pa.schema([("type", pa.string()), ("t", pa.timestamp("us")), ("v", pa.int64())]))
+    told = query.explain("plan")
+    assert "  silence       for 90 seconds in t before a match\n" in told
+    assert "  silence       for 3600 seconds in t after a match, which comes out at the end of it\n" in told
+    assert "  NOT (B OR C[v > 1]) FOR ... ; … ; … ; NOT E FOR ...\n  ├─ AS a\n" in told
+    assert (
+        "  silence after a match: an event that completes matches waits until its time after FOR is over, "
+        "as one entry that takes constant time\n"
+        "  silence before a match: one time is held for each partition, in constant time per event\n"
+    ) in told
+    assert query.explain("ast").splitlines()[:5] == [
+        ";",
+        "├─ NOT ... FOR 90 seconds",
+        "│  └─ OR",
+        "│     ├─ B",
+        "│     └─ C[v > 1]",
+    ]
+    lines = ["may not come before a run: (C AND v > 1) OR B", "may not come after a run: E"]
+    assert query.explain("automaton").splitlines()[-2:] == lines
+    assert all(f'[label="{line}", shape=box]' in query.explain("automaton", format="dot") for line in lines)
+    assert '"may not come after a run: E"' in query.explain("automaton", format="mermaid")
+
+
+def test_queries_without_silences_tell_of_none() -> None:
+    query = ceql.compile("SELECT * FROM S WHERE A ; NOT B ; C")
+    assert not any(word in query.explain() for word in ("silence", "FOR"))
+    assert "may not come" not in query.explain("automaton")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_bounded"),
+    [
+        ("SELECT * FROM S WHERE A OR B", True),
+        ("SELECT * FROM S WHERE A ; NOT B FOR 5 [t]", True),
+        ("SELECT * FROM S WHERE NOT B FOR 5 [t] ; A", True),
+        ("SELECT * FROM S WHERE A ; C ; NOT B FOR 5 [t]", False),
+        ("SELECT * FROM S WHERE A+ ; NOT B FOR 5 [t]", False),
+    ],
+)
+def test_only_partial_matches_need_a_window(text: str, is_bounded: bool) -> None:
+    told = ceql.compile(text).explain()
+    assert ("state: a match is a single event, so no partial matches are held" in told) == is_bounded
+    assert ("state: without WITHIN nothing expires" in told) != is_bounded

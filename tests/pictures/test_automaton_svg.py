@@ -38,6 +38,7 @@ OTHERS = {
     "wide disjunction": "SELECT * FROM S WHERE " + " OR ".join(f"(A{n} ; B{n})" for n in range(12)),
     "contiguous": "SELECT STRICT * FROM S WHERE A : B :+ : C",
     "forbidden": "SELECT * FROM S WHERE (A AS x -> B[v > 3] AS y ; NOT (C[v < 2] OR D) ; E{2,4}) WITHOUT F",
+    "silences": "SELECT * FROM S WHERE NOT (B OR C) FOR 1 hour ; A AS x ; NOT B AS b FOR 1 hour FILTER b[v > '<']",
     "needed": "SELECT * FROM S WHERE A AS x ; _ : B? : _{2} : C AS y",
 }
 
@@ -147,6 +148,20 @@ def test_needed_events_are_dotted_and_forbidden_ones_named() -> None:
     assert kinds == {"0 2": "edge take", "2 3": "edge need", "3 1": "edge take", "3 3": "edge skip"}
     assert [line.text for line in root.iter(f"{SVG}tspan") if line.get("class") == "unless"] == ["unless C"]
     assert "needed, not selected" in ElementTree.tostring(root, encoding="unicode")
+
+
+def test_silences_stand_below_the_automaton() -> None:
+    query = ceql.compile(OTHERS["silences"])
+    root, plain = root_of(query.automaton), root_of(ceql.compile("SELECT * FROM S WHERE A AS x").automaton)
+    silences = [label for label in root.iter(f"{SVG}text") if label.get("class") == "silence"]
+    assert [label.text for label in silences] == [
+        "may not come before a run: B OR C",
+        "may not come after a run: B AND v > '<'",
+    ]
+    assert not [label for label in plain.iter(f"{SVG}text") if label.get("class") == "silence"]
+    heights = [float(one.get("height") or 0) for one in (root, plain)]
+    places = [float(label.get("y") or 0) for label in silences]
+    assert heights[1] - 30 < places[0] < places[1] < heights[0]
 
 
 def test_long_chains_are_wrapped_into_rows() -> None:

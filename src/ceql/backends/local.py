@@ -38,7 +38,7 @@ def match(
         events: a pyarrow table or reader, anything that exports Arrow streams (pandas, polars,
             DuckDB), a list of dicts, or a dict of these by stream, which are merged in time order.
         type_column: the column with each event's type; None if every event has its stream's name as type.
-        time_column: the column that durations in WITHIN measure, and that merges streams.
+        time_column: the column that durations in WITHIN and FOR measure, and that merges streams.
         order_by: further columns that order the events.
         shape: "matches", one row per match; "events", one row per matched event; "positions", row
             numbers only, which is the cheapest.

@@ -15,7 +15,9 @@ QueryFile = Annotated[Path, typer.Argument(help="File with the query; - reads st
 TypeColumn = Annotated[
     str, typer.Option(help="Column with each event's type; empty if every event has its stream's name as type.")
 ]
-TimeColumn = Annotated[str | None, typer.Option("--time-column", help="Attribute that durations in WITHIN measure.")]
+TimeColumn = Annotated[
+    str | None, typer.Option("--time-column", help="Attribute that durations in WITHIN and FOR measure.")
+]
 OrderBy = Annotated[str, typer.Option(help="Further columns that order the events, separated by commas.")]
 Master = Annotated[
     str | None,

@@ -155,7 +155,7 @@ def _is_left_out(query: Plan, stream: str, frame: DataFrame, type_column: str | 
         yield F.col(quoted(name)).isNull()
         if lacking := [one for one in declared if name in query.lacked_by(stream, one)]:
             yield types.isin(lacking)
-        if clause == "WITHIN" and isinstance(frame.schema[name].dataType, DoubleType | FloatType):
+        if clause in ("WITHIN", "FOR") and isinstance(frame.schema[name].dataType, DoubleType | FloatType):
             yield F.isnan(quoted(name))
 
 

@@ -128,6 +128,7 @@ def warnings_told() -> Iterator[None]:
 def attributes_wanted(query: Plan) -> dict[str, str]:
     """Return the attributes that an event must have to count for a query, each with the clause that needs it."""
     wanted = dict.fromkeys(query.partition_by, "PARTITION BY")
+    wanted |= dict.fromkeys((silence.attribute for silence in query.silences), "FOR")
     return wanted | ({query.window.attribute: "WITHIN"} if isinstance(query.window, AttributeWindow) else {})
 
 

@@ -11,6 +11,7 @@ from ceql.automaton.properties import (
     compares_counts,
     counted_parts,
     exponential_part,
+    keeps_runs,
     sees_every_event,
     why_not_by_key,
     why_not_by_time,
@@ -28,7 +29,7 @@ def cost_contract(query: plan.Plan, cea: CEA) -> Iterator[str]:
     """Yield what is constant per event, what is not, and why."""
     yield "update: constant time per event, for any window and any number of partial matches"
     yield "output: each match takes time linear in its size, and is computed only when you read it"
-    yield _state_cost(query)
+    yield _state_cost(query, cea)
     yield from _silence_cost(query)
     if (compared := compared_by(query, cea)) is not Strategy.ALL:
         yield (
@@ -51,11 +52,11 @@ def cost_contract(query: plan.Plan, cea: CEA) -> Iterator[str]:
 def _silence_cost(query: plan.Plan) -> Iterator[str]:
     if query.silence_after is not None:
         yield (
-            "silence: what one event completes waits as one entry, in constant time, until the deadline; "
-            "open deadlines are held for the time after FOR"
+            "silence after a match: an event that completes matches waits until its time after FOR is over, "
+            "as one entry that takes constant time"
         )
     if query.silence_before is not None:
-        yield "silence: one time is held for each partition, in constant time per event"
+        yield "silence before a match: one time is held for each partition, in constant time per event"
 
 
 def many_matches(query: plan.Plan) -> tuple[str, str] | None:
@@ -88,7 +89,9 @@ def _counting_cost(query: plan.Plan, cea: CEA) -> str | None:
     )
 
 
-def _state_cost(query: plan.Plan) -> str:
+def _state_cost(query: plan.Plan, cea: CEA) -> str:
+    if not keeps_runs(cea):
+        return "state: a match is a single event, so no partial matches are held"
     where = " of each partition" if query.partition_by else ""
     if query.window is None:
         return f"state: without WITHIN nothing expires, so it grows with the stream{where}"

@@ -68,4 +68,4 @@ def _silences(query: plan.Plan) -> Iterator[str]:
     if (before := query.silence_before) is not None:
         yield f"for {_length(before)} in {quoted_name(before.attribute)} before a match"
     if (after := query.silence_after) is not None:
-        yield f"for {_length(after)} in {quoted_name(after.attribute)} after a match, which comes out at that deadline"
+        yield f"for {_length(after)} in {quoted_name(after.attribute)} after a match, which comes out at the end of it"

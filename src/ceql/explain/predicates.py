@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from ceql.automaton.cea import CEA, MARK, SKIP, TRUE, Guard, Transition
@@ -73,17 +74,20 @@ def guard_text(guard: Guard) -> str:
 
 def unless_text(transition: Transition) -> str:
     """Return what an event must not satisfy for a transition to be taken; empty if there is nothing."""
-    is_one = len(transition.unless) == 1
-    texts = sorted(
-        guard_text(guard) if is_one or len(guard) == 1 else f"({guard_text(guard)})" for guard in transition.unless
+    return _one_of(transition.unless)
+
+
+def _one_of(guards: Collection[Guard]) -> str:
+    is_one = len(guards) == 1
+    return " OR ".join(
+        sorted(guard_text(guard) if is_one or len(guard) == 1 else f"({guard_text(guard)})" for guard in guards)
     )
-    return " OR ".join(texts)
 
 
 def silences_text(cea: CEA) -> list[str]:
     """Return what may not come for some time before and after a run, as sentences."""
     return [
-        f"not {when} a run: {' OR '.join(sorted(map(guard_text, guards)))}"
+        f"may not come {when} a run: {_one_of(guards)}"
         for when, guards in (("before", cea.broken_before), ("after", cea.broken_after))
         if guards
     ]

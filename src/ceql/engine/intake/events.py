@@ -142,7 +142,7 @@ class EventEncoder:
             yield self.moment(TIME_COMES, rows.first + len(rows))
 
     def moment(self, symbol: int, n_rows: int) -> Block:
-        """Return what stands for the time that the clock shows after some rows, with a symbol of `modes`."""
+        """Return what stands for the time that the clock shows after some rows, with a symbol of `moments`."""
         assert self.clock is not None
         measured = 0 if self.measure.last is None else self.measure.last
         return Block(
