@@ -32,6 +32,7 @@ class Kind(Enum):
     TIMESTAMP = "timestamp"
     LOCAL_TIMESTAMP = "timestamp without zone"
     DATE = "date"
+    DURATION = "duration"
     NULL = "null"
     UNKNOWN = "unknown"
     OTHER = "complex"
@@ -42,10 +43,23 @@ class Kind(Enum):
         return self in (Kind.INTEGER, Kind.FLOAT, Kind.DECIMAL)
 
     @property
+    def is_comparable(self) -> bool:
+        """Whether values can be compared with one another."""
+        return self not in (Kind.NULL, Kind.UNKNOWN, Kind.OTHER)
+
+    @property
     def is_time(self) -> bool:
         """Whether durations apply."""
         return self in (Kind.TIMESTAMP, Kind.LOCAL_TIMESTAMP, Kind.DATE)
 
+    @property
+    def is_in_nanoseconds(self) -> bool:
+        """Whether values are whole numbers of nanoseconds, for conditions: times and durations."""
+        return self.is_time or self is Kind.DURATION
+
+
+NANOSECONDS_IN_UNIT = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+"""Arrow's units of timestamps and durations."""
 
 UNKNOWN_TYPE = pa.null()
 """Type of attributes when a query is checked without any schema."""
@@ -74,6 +88,7 @@ _KIND_TESTS = (
     (Kind.DECIMAL, (pa.types.is_decimal,)),
     (Kind.STRING, (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)),
     (Kind.DATE, (pa.types.is_date,)),
+    (Kind.DURATION, (pa.types.is_duration,)),
     (Kind.UNKNOWN, (pa.types.is_null,)),
 )
 

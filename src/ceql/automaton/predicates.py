@@ -11,19 +11,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
+from ceql.functions import FUNCTIONS
+from ceql.functions.entry import INT64_MAX, INT64_MIN, as_kind
+from ceql.functions.order import order
 from ceql.schema import Kind
 from ceql.syntax import plan
-from ceql.syntax.cuts import order
 from ceql.syntax.patterns import search
 from ceql.syntax.times import nanoseconds
-from ceql.syntax.typecheck import INT64_MAX, INT64_MIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def evaluate(predicate: plan.Expression, event: Event) -> Any:
             return predicate.event_type == event.event_type and predicate.stream in (None, event.stream)
         case plan.Column():
             value = event.attributes.get(predicate.name)
-            return nanoseconds(value) if isinstance(value, date) else value
+            return nanoseconds(value) if isinstance(value, date | timedelta) else value
         case plan.Constant():
             return predicate.value
         case plan.Compare():
@@ -62,6 +63,13 @@ def evaluate(predicate: plan.Expression, event: Event) -> Any:
         case plan.Matches():
             value = evaluate(predicate.value, event)
             return None if value is None else _is_found(predicate.regex, value)
+        case plan.Call():
+            arguments = [evaluate(argument, event) for argument in predicate.arguments]
+            return FUNCTIONS[predicate.function].value(predicate.kind, arguments)
+        case plan.Case():
+            cases = zip(predicate.conditions, predicate.values, strict=True)
+            chosen = (value for condition, value in cases if evaluate(condition, event) is True)
+            return as_kind(predicate.kind, evaluate(next(chosen, predicate.otherwise), event))
         case plan.IsNull():
             return evaluate(predicate.value, event) is None
         case plan.Not():
@@ -74,6 +82,12 @@ def evaluate(predicate: plan.Expression, event: Event) -> Any:
             return _not(opposite)
         case plan.Arithmetic():
             return _arithmetic(predicate, event)
+        case plan.TimeSum():
+            first, *others = [evaluate(operand, event) for operand in predicate.operands]
+            if first is None or None in others:
+                return None
+            signed = zip(predicate.operators, others, strict=True)
+            return first + sum(other if sign == "+" else -other for sign, other in signed)
         case plan.Negative():
             value = _operand(predicate.value, event)
             return None if value is None else _bounded(-value)

@@ -8,7 +8,7 @@ from ceql.automaton.cea import MARK, SKIP, TRUE, Guard, Transition
 from ceql.schema import Kind
 from ceql.syntax import plan
 from ceql.syntax.ast import quoted_name
-from ceql.syntax.times import write_time
+from ceql.syntax.times import write_duration, write_time
 
 
 def predicate_text(predicate: plan.Expression) -> str:
@@ -44,11 +44,17 @@ def _predicate_and_level(predicate: plan.Expression) -> tuple[str, int]:
             return f"{_predicate(predicate.value, 4)} IN {{{', '.join(items)}}}", 3
         case plan.Matches():
             return f"{_predicate(predicate.value, 4)} RLIKE {_constant(plan.Constant(predicate.regex, Kind.STRING))}", 3
+        case plan.Call():
+            return f"{predicate.function}({', '.join(_predicate(part, 0) for part in predicate.arguments)})", 9
+        case plan.Case():
+            cases = zip(predicate.conditions, predicate.values, strict=True)
+            branches = [f"WHEN {_predicate(asked, 0)} THEN {_predicate(value, 0)}" for asked, value in cases]
+            return f"CASE {' '.join(branches)} ELSE {_predicate(predicate.otherwise, 0)} END", 9
         case plan.IsNull():
             return f"{_predicate(predicate.value, 4)} IS NULL", 3
         case plan.Negative():
             return f"-{_predicate(predicate.value, 7)}", 6
-        case plan.Arithmetic():
+        case plan.Arithmetic() | plan.TimeSum():
             level = 4 if predicate.operators[0] in "+-" else 5
             first, *rest = (_predicate(operand, level + 1) for operand in predicate.operands)
             pairs = zip(predicate.operators, rest, strict=True)
@@ -58,6 +64,8 @@ def _predicate_and_level(predicate: plan.Expression) -> tuple[str, int]:
 
 def _constant(constant: plan.Constant) -> str:
     value: Any = constant.value
+    if constant.kind is Kind.DURATION and value is not None:
+        return write_duration(value)
     if constant.kind.is_time and value is not None:
         value = write_time(value, constant.kind)
     if isinstance(value, str):

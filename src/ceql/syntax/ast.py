@@ -381,7 +381,7 @@ class InSet(Predicate):
     level: ClassVar[int] = 3
 
     value: Predicate
-    items: tuple[Constant, ...]
+    items: tuple[Constant | Duration, ...]
     is_negated: bool
 
     def __str__(self) -> str:
@@ -421,7 +421,7 @@ class Between(Predicate):
 
 @dataclass(frozen=True, slots=True)
 class Like(Predicate):
-    """`a LIKE 'x%'`, or `a RLIKE 'x.*'` when the pattern is a regular expression."""
+    """`a LIKE 'x%'`, `a ILIKE 'x%'`, or `a RLIKE 'x.*'` when the pattern is a regular expression."""
 
     level: ClassVar[int] = 3
 
@@ -429,10 +429,15 @@ class Like(Predicate):
     pattern: Constant
     is_regex: bool
     is_negated: bool
+    ignores_case: bool = False
+
+    @property
+    def word(self) -> str:
+        """The operator."""
+        return "RLIKE" if self.is_regex else "ILIKE" if self.ignores_case else "LIKE"
 
     def __str__(self) -> str:
-        word = "RLIKE" if self.is_regex else "LIKE"
-        return f"{self.value.at_least(4)} {_not(self.is_negated)}{word} {self.pattern}"
+        return f"{self.value.at_least(4)} {_not(self.is_negated)}{self.word} {self.pattern}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -479,6 +484,48 @@ class Negative(Predicate):
 
 
 @dataclass(frozen=True, slots=True)
+class Call(Predicate):
+    """`LOWER(a)`; the function's name is in capitals."""
+
+    function: Name
+    arguments: tuple[Predicate, ...]
+
+    def __str__(self) -> str:
+        return f"{self.function.text}({_joined(self.arguments)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Branch(Node):
+    """`WHEN p THEN v` of a CASE."""
+
+    condition: Predicate
+    value: Predicate
+
+    def __str__(self) -> str:
+        return f"WHEN {self.condition} THEN {self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Case(Predicate):
+    """`CASE WHEN p THEN v ELSE w END`, or `CASE a WHEN b THEN v END`, where a is compared with b."""
+
+    compared: Predicate | None
+    branches: tuple[Branch, ...]
+    otherwise: Predicate | None
+
+    def __str__(self) -> str:
+        compared = "" if self.compared is None else f" {_case_operand(self.compared)}"
+        otherwise = "" if self.otherwise is None else f" ELSE {self.otherwise}"
+        return f"CASE{compared} {_joined(self.branches, ' ')}{otherwise} END"
+
+
+def _case_operand(value: Predicate) -> str:
+    """Return what CASE compares; in parentheses where CASE would otherwise be read as a name."""
+    text = value.at_least(4)
+    return f"({text})" if text.startswith("-") else text
+
+
+@dataclass(frozen=True, slots=True)
 class Attribute(Predicate):
     """An attribute of the event; `variable` is set where the user wrote `x.a`."""
 
@@ -504,6 +551,20 @@ class Constant(Predicate):
         if isinstance(self.value, str):
             return "'" + self.value.replace("'", "''") + "'"
         return "NULL" if self.value is None else str(self.value).upper()
+
+
+@dataclass(frozen=True, slots=True)
+class Duration(Predicate):
+    """`1 hour 30 minutes`."""
+
+    parts: tuple[tuple[int | Decimal, str], ...]
+
+    def __str__(self) -> str:
+        return _duration(self.parts)
+
+
+def _duration(parts: tuple[tuple[int | Decimal, str], ...]) -> str:
+    return " ".join(f"{amount} {unit}" for amount, unit in parts)
 
 
 def _not(is_negated: bool) -> str:  # noqa: FBT001
@@ -568,8 +629,7 @@ class DurationWindow(Window):
     attribute: Name | None = None
 
     def __str__(self) -> str:
-        duration = " ".join(f"{amount} {unit}" for amount, unit in self.parts)
-        return f"WITHIN {duration}" + (f" [{self.attribute}]" if self.attribute else "")
+        return f"WITHIN {_duration(self.parts)}" + (f" [{self.attribute}]" if self.attribute else "")
 
 
 @dataclass(frozen=True, slots=True)

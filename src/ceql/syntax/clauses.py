@@ -12,8 +12,9 @@ from ceql.errors import did_you_mean, listing
 from ceql.schema import Kind, kind_of
 from ceql.syntax import ast, plan
 from ceql.syntax.mistakes import Mistake
-from ceql.syntax.parser import MAX_COUNT, UNBOUNDED_HINT, UNITS
+from ceql.syntax.parser import MAX_COUNT, UNBOUNDED_HINT
 from ceql.syntax.scope import PATTERN, Scope
+from ceql.syntax.times import UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,6 +18,7 @@ from lark.visitors import Transformer_NonRecursive
 from ceql.errors import Span, did_you_mean
 from ceql.syntax import ast
 from ceql.syntax.mistakes import BRACKETS, CLAUSES, CLOSERS, ORDER_HINT, Mistake, span_of, syntax_mistake
+from ceql.syntax.times import UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,18 +35,6 @@ MAX_COUNT = 2**63 - 1
 """Largest number of events that WITHIN and LIMIT may name."""
 
 UNBOUNDED_HINT = "leave WITHIN out for no limit"
-
-UNITS = {
-    "nanosecond": 1,
-    "microsecond": 10**3,
-    "millisecond": 10**6,
-    "second": 10**9,
-    "minute": 60 * 10**9,
-    "hour": 3600 * 10**9,
-    "day": 24 * 3600 * 10**9,
-    "week": 7 * 24 * 3600 * 10**9,
-}
-"""Nanoseconds in each unit of time."""
 
 _UNIT_HINTS = {
     "m": "m could be minutes or months: write min for minutes",
@@ -348,7 +337,21 @@ class _TreeBuilder(Transformer_NonRecursive):  # type: ignore[type-arg]
     def like(self, meta: Meta, children: list[Any]) -> ast.Like:
         value, negation, word, pattern = children
         constant = ast.Constant(_unquoted(pattern), span=span_of(pattern))
-        return ast.Like(value, constant, word.type == "RLIKE", negation is not None, span=_over(meta))
+        return ast.Like(
+            value, constant, word.type == "RLIKE", negation is not None, word.type == "ILIKE", span=_over(meta)
+        )
+
+    def call(self, meta: Meta, children: list[Any]) -> ast.Call:
+        name, *arguments = children
+        function = ast.Name(name.upper(), span=span_of(name))
+        return ast.Call(function, () if arguments == [None] else tuple(arguments), span=_over(meta))
+
+    def branch(self, meta: Meta, children: list[Any]) -> ast.Branch:
+        return ast.Branch(*children, span=_over(meta))
+
+    def case(self, meta: Meta, children: list[Any]) -> ast.Case:
+        compared, *branches, otherwise = children
+        return ast.Case(compared, tuple(branches), otherwise, span=_over(meta))
 
     def is_null(self, meta: Meta, children: list[Any]) -> ast.IsNull:
         value, negation, _ = children
@@ -374,6 +377,13 @@ class _TreeBuilder(Transformer_NonRecursive):  # type: ignore[type-arg]
 
     def number(self, meta: Meta, children: list[Any]) -> ast.Constant:
         return ast.Constant(_number(children[0]), span=_over(meta))
+
+    def length(self, meta: Meta, children: list[Any]) -> _Quantity:
+        number, unit = children
+        return _Quantity(_number(number), unit, str(number), _over(meta))
+
+    def duration(self, meta: Meta, children: list[Any]) -> ast.Duration:
+        return ast.Duration(tuple((part.amount, _unit(part)) for part in children), span=_over(meta))
 
     def string(self, meta: Meta, children: list[Any]) -> ast.Constant:
         return ast.Constant(_unquoted(children[0]), span=_over(meta))

@@ -77,8 +77,9 @@ class Column(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Constant(Expression):
-    """A value from the query, already of the kind it is compared with; times are nanoseconds since 1970.
+    """A value from the query, already of the kind it is compared with.
 
+    Times are nanoseconds since 1970, and durations nanoseconds.
     `kind` is part of equality, because 1, True and Decimal(1) are equal in Python.
     """
 
@@ -103,6 +104,15 @@ class Negative(Expression):
     """`-value`, NULL on overflow."""
 
     value: Expression
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSum(Expression):
+    """Times and durations, added up and subtracted exactly."""
+
+    operands: tuple[Expression, ...]
+    operators: tuple[str, ...]
     kind: Kind
 
 
@@ -135,6 +145,25 @@ class Matches(Expression):
 
     value: Expression
     regex: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Expression):
+    """The value of a function (see `functions`), named in capitals."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Case(Expression):
+    """The first value whose condition is TRUE, `otherwise` if none is."""
+
+    conditions: tuple[Expression, ...]
+    values: tuple[Expression, ...]
+    otherwise: Expression
+    kind: Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +204,8 @@ class HasType(Expression):
 
 def kind_of_value(expression: Expression) -> Kind:
     """Return the kind of an expression's value."""
-    if isinstance(expression, Column | Constant | Arithmetic | Negative):
-        return expression.kind
-    return Kind.BOOLEAN
+    kind: Kind = getattr(expression, "kind", Kind.BOOLEAN)
+    return kind
 
 
 def replaced(expression: Expression, replacement: Callable[[Expression], Expression | None]) -> Expression:
