@@ -368,13 +368,29 @@ def _followed(first: Found, second: Found, gap: ast.Gap, breaking: frozenset[int
 # --- predicates ---------------------------------------------------------------------
 
 
+ITEM = "\0item"
+"""Where the item is in the event, while a comparison looks into a list."""
+
+
 def value_of(node: ast.Predicate, event: Event) -> Any:
     """Return a predicate's value on one event, None for NULL."""
+    looked_into = None if isinstance(node, ast.Call) else _list_in(node)
+    if looked_into is not None and ITEM not in event:
+        items = value_of(looked_into, event)
+        values = None if items is None else [value_of(node, {**event, ITEM: item}) for item in items]
+        return None if values is None else True if True in values else None if None in values else False
     match node:
+        case ast.Call() if node.function.text == "ANY":
+            return event[ITEM]
         case ast.Constant():
             return node.value
         case ast.Attribute():
-            return event.get(node.name.text)
+            # What stands before the first dot is an attribute with parts, or the variable that holds the event.
+            first, *others = (name.text for name in node.path)
+            value = event if others and not isinstance(event.get(first), dict) else event.get(first)
+            for name in others:
+                value = None if value is None else value.get(name)
+            return value
         case ast.Not():
             value = value_of(node.predicate, event)
             return None if value is None else not value
@@ -435,6 +451,15 @@ def value_of(node: ast.Predicate, event: Event) -> Any:
                 result = _calculate(result, operator, value_of(operand, event))
             return result
     raise AssertionError(node)
+
+
+def _list_in(node: ast.Node) -> ast.Predicate | None:
+    """Return the list that a comparison looks into."""
+    if isinstance(node, ast.AllPredicates | ast.AnyPredicate | ast.Not | ast.Case):
+        return None
+    if isinstance(node, ast.Call) and node.function.text == "ANY":
+        return node.arguments[0]
+    return next(filter(None, map(_list_in, node.children())), None)
 
 
 def compare(left: Any, operator: str, right: Any) -> bool | None:

@@ -33,6 +33,7 @@ class Kind(Enum):
     LOCAL_TIMESTAMP = "timestamp without zone"
     DATE = "date"
     DURATION = "duration"
+    LIST = "list"
     NULL = "null"
     UNKNOWN = "unknown"
     OTHER = "complex"
@@ -45,7 +46,7 @@ class Kind(Enum):
     @property
     def is_comparable(self) -> bool:
         """Whether values can be compared with one another."""
-        return self not in (Kind.NULL, Kind.UNKNOWN, Kind.OTHER)
+        return self not in (Kind.NULL, Kind.UNKNOWN, Kind.LIST, Kind.OTHER)
 
     @property
     def is_time(self) -> bool:
@@ -89,6 +90,7 @@ _KIND_TESTS = (
     (Kind.STRING, (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)),
     (Kind.DATE, (pa.types.is_date,)),
     (Kind.DURATION, (pa.types.is_duration,)),
+    (Kind.LIST, (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)),
     (Kind.UNKNOWN, (pa.types.is_null,)),
 )
 

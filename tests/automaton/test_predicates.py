@@ -30,6 +30,9 @@ SCHEMA = pa.schema(
         ("day", pa.date32()),
         ("u", pa.timestamp("us", tz="UTC")),
         ("lasted", pa.duration("us")),
+        ("process", pa.struct([("name", pa.string()), ("parent", pa.struct([("at", pa.timestamp("us", tz="UTC"))]))])),
+        ("args", pa.list_(pa.string())),
+        ("ports", pa.list_(pa.int64())),
     ]
 )
 NAN, INF = math.nan, math.inf
@@ -384,4 +387,32 @@ def test_without_regard_to_case(text: str, attributes: dict[str, Any], expected:
     ],
 )
 def test_times_and_durations(text: str, attributes: dict[str, Any], expected: bool | None) -> None:
+    assert value(text, **attributes) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "attributes", "expected"),
+    [
+        ("process.name = 'a'", {"process": {"name": "a", "parent": None}}, True),
+        ("process.parent.at > '2024-01-01'", {"process": {"name": "a", "parent": {"at": NOON}}}, True),
+        ("process.parent.at > '2024-01-01'", {"process": {"name": "a", "parent": None}}, None),
+        ("process.parent IS NULL", {"process": None}, True),
+        ("A.process.name LIKE 'a%'", {"process": {"name": "ab", "parent": None}}, True),
+        ("ANY(args) LIKE '%x%'", {"args": ["a", "bx"]}, True),
+        ("ANY(args) LIKE '%x%'", {"args": ["a", None]}, None),
+        ("ANY(args) LIKE '%x%'", {"args": []}, False),
+        ("ANY(args) LIKE '%x%'", {"args": None}, None),
+        ("NOT ANY(args) LIKE '%x%'", {"args": ["a"]}, True),
+        ("ANY(args) NOT LIKE '%x%'", {"args": ["a", "x"]}, True),
+        ("ANY(args) IS NULL", {"args": ["a", None]}, True),
+        ("ANY(args) = s", {"args": ["a", "b"], "s": "b"}, True),
+        ("LOWER(ANY(args)) IN {'a', 'b'}", {"args": ["x", "B"]}, True),
+        ("ANY(ports) IN {22, 23}", {"ports": [1, 22]}, True),
+        ("i < ANY(ports) AND ANY(ports) BETWEEN 1 AND 3", {"ports": [5, 2], "i": 4}, True),
+        ("LENGTH(args) = 2", {"args": ["a", None]}, True),
+        ("LENGTH(args) = 0", {"args": None}, None),
+        ("args IS NULL OR process IS NULL", {"args": [], "process": None}, True),
+    ],
+)
+def test_parts_of_structs_and_items_of_lists(text: str, attributes: dict[str, Any], expected: bool | None) -> None:
     assert value(text, **attributes) is expected

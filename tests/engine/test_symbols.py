@@ -396,3 +396,55 @@ def test_a_constant_between_two_values_equals_none(unit: str) -> None:
     assert rows(f"t < {constant}") == rows(f"t <= {constant}") == [0, 1]
     assert rows(f"t > {constant}") == rows(f"t >= {constant}") == [2]
     assert rows(f"t BETWEEN '1970-01-01' AND {constant}") == [1]
+
+
+PARTS = pa.struct([("name", pa.string()), ("low", pa.struct([("n", pa.int32()), ("at", pa.timestamp("us", "UTC"))]))])
+NESTED = {
+    "p": (
+        PARTS,
+        st.none()
+        | st.fixed_dictionaries(
+            {
+                "name": st.none() | texts,
+                "low": st.none()
+                | st.fixed_dictionaries({"n": st.none() | integers(32), "at": st.none() | moments("us")}),
+            }
+        ),
+    ),
+    "l": (pa.list_(pa.string()), st.none() | st.lists(st.none() | texts, max_size=3)),
+    "m": (pa.large_list(pa.int64()), st.none() | st.lists(st.none() | integers(64), max_size=3)),
+    "s": (pa.string(), st.none() | texts),
+}
+ABOUT_NESTED = [
+    *(
+        "p.name = 'a'",
+        "LOWER(p.name) LIKE 'a%'",
+        "p.low.n > 1",
+        "p.low IS NULL",
+        "p IS NULL",
+        "p.low.at > '2020-01-01'",
+    ),
+    *("p.low.n + LENGTH(l) > 2", "ANY(l) = 'a'", "ANY(l) LIKE '%b'", "ANY(l) NOT LIKE 'a%'", "ANY(l) IS NULL"),
+    *("ANY(l) = s", "ANY(l) ILIKE 'A' AND ANY(m) > 1", "NOT ANY(m) IN {1, 2}", "(ANY(m) = 1) IS NULL", "l IS NULL"),
+    *("LENGTH(m) = 0", "CASE WHEN ANY(l) = p.name THEN p.low.n ELSE 5 END > 1", "ANY(m) + p.low.n > 3"),
+    *("HOUR(p.low.at) = 0", "p.low.at - '2020-01-01' >= 1 second", "CONCAT(ANY(l), p.name) = 'aa'"),
+]
+
+
+@settings(max_examples=settings.get_profile("ceql").max_examples // 2)
+@given(data=st.data())
+def test_parts_of_structs_and_items_of_lists(data: st.DataObject) -> None:
+    rows = data.draw(st.lists(st.fixed_dictionaries({name: drawn for name, (_, drawn) in NESTED.items()}), max_size=8))
+    texts = data.draw(st.lists(st.sampled_from(ABOUT_NESTED), min_size=1, max_size=3))
+    formula = " ; ".join(f"(A AS v{index} FILTER v{index}[{text}])" for index, text in enumerate(texts))
+    schema = pa.schema([("type", pa.string()), *((name, data_type) for name, (data_type, _) in NESTED.items())])
+    alphabet = Alphabet.of(ceql.compile(f"SELECT * FROM S WHERE {formula}", schema).automaton)
+    n_before = data.draw(st.integers(0, 2)) if rows else 0
+    arrays = {
+        name: pa.array([row[name] for row in [*rows[:1] * n_before, *rows]], data_type).slice(n_before)
+        for name, (data_type, _) in NESTED.items()
+    }
+    encoder, symbols = SymbolEncoder(alphabet.guards), np.empty(len(rows), np.int32)
+    encoder.encode(Columns(arrays, "A"), symbols)
+    expected = [alphabet.symbol(Event("A", row)) for row in rows]
+    assert [encoder.masks[symbol] for symbol in symbols.tolist()] == expected

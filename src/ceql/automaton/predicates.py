@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -47,8 +47,14 @@ def evaluate(predicate: plan.Expression, event: Event) -> Any:
         case plan.HasType():
             return predicate.event_type == event.event_type and predicate.stream in (None, event.stream)
         case plan.Column():
-            value = event.attributes.get(predicate.name)
-            return nanoseconds(value) if isinstance(value, date | timedelta) else value
+            return _as_value(event.attributes.get(predicate.name))
+        case plan.Item():
+            return _as_value(event.attributes[plan.ITEM])
+        case plan.Field():
+            value = evaluate(predicate.value, event)
+            return None if value is None else _as_value(value[predicate.name])
+        case plan.AnyItem():
+            return _any_item(predicate, event)
         case plan.Constant():
             return predicate.value
         case plan.Compare():
@@ -116,6 +122,18 @@ _COMPARISONS: dict[str, Callable[[int], bool]] = {
     ">": lambda sign: sign > 0,
     ">=": lambda sign: sign >= 0,
 }
+
+
+def _as_value(value: Any) -> Any:
+    return nanoseconds(value) if isinstance(value, date | timedelta) else value
+
+
+def _any_item(predicate: plan.AnyItem, event: Event) -> bool | None:
+    items = evaluate(predicate.items, event)
+    if items is None:
+        return None
+    events = [replace(event, attributes={**event.attributes, plan.ITEM: item}) for item in items]
+    return _not(_all([_not(evaluate(predicate.predicate, seen)) for seen in events]))
 
 
 def _not(value: bool | None) -> bool | None:  # noqa: FBT001

@@ -29,6 +29,10 @@ def _predicate_and_level(predicate: plan.Expression) -> tuple[str, int]:
             return (name if predicate.stream is None else f"{quoted_name(predicate.stream)}>{name}"), 9
         case plan.Column():
             return quoted_name(predicate.name), 9
+        case plan.Field():
+            return f"{_predicate(predicate.value, 9)}.{quoted_name(predicate.name)}", 9
+        case plan.AnyItem():
+            return _predicate_and_level(_named_item(predicate))
         case plan.Constant():
             return _constant(predicate), 6
         case plan.Any():
@@ -60,6 +64,12 @@ def _predicate_and_level(predicate: plan.Expression) -> tuple[str, int]:
             pairs = zip(predicate.operators, rest, strict=True)
             return first + "".join(f" {sign} {operand}" for sign, operand in pairs), level
     raise AssertionError(f"no rule for {type(predicate).__name__}")
+
+
+def _named_item(predicate: plan.AnyItem) -> plan.Expression:
+    """Return the predicate of a list's items with `ANY(list)` in place of the item."""
+    name = plan.Call("ANY", (predicate.items,), Kind.BOOLEAN)
+    return plan.replaced(predicate.predicate, lambda part: name if isinstance(part, plan.Item) else None)
 
 
 def _constant(constant: plan.Constant) -> str:

@@ -43,7 +43,8 @@ class Function:
             rows and not NULL. At least one is an array. Integers have 64 bits, strings are large_string, times have
             no zone, and all times and durations have one unit. A result of None means: ask `of`, value by value.
         spark: the same as a Spark column: gets the module `pyspark.sql.functions`, then a column for each argument,
-            or the Python value of a constant. Without it, or if it gives None, Spark is not asked.
+            or the Python value of a constant integer. Times and durations come, and are given, as microseconds.
+            Without it, or if it gives None, Spark is not asked.
         optional: how many of the last arguments may be left out.
         repeats: whether the last argument may be given several times.
         takes_null: whether `of` and `arrow` get NULLs too; otherwise a NULL among the arguments makes the value NULL.
@@ -117,6 +118,6 @@ def common_kind(kinds: Collection[Kind]) -> Kind | None:
         return Kind.UNKNOWN
     if found and all(kind.is_numeric for kind in found):
         return Kind.INTEGER if found == {Kind.INTEGER} else Kind.FLOAT
-    if len(found) > 1 or Kind.OTHER in found:
+    if len(found) > 1 or not all(kind.is_comparable for kind in found):
         return None
     return next(iter(found), Kind.NULL)

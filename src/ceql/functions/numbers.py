@@ -84,10 +84,10 @@ def _whole_in_spark(name: str) -> Any:
     """Return a function of Spark that gives a whole number; for doubles it would give a long, which is too small."""
 
     def ask(f: Any, number: Any, places: Any = 0) -> Any:
-        if places != 0:
+        if type(places) is not int or places:
             return None
-        is_small = f.abs(number) < f.lit(WHOLE)
-        return f.when(is_small, getattr(f, name)(number).cast("double")).otherwise(number.cast("double"))
+        is_small = f.abs(number.cast("double")) < f.lit(WHOLE)
+        return f.when(is_small, getattr(f, name)(number)).otherwise(number)
 
     return ask
 

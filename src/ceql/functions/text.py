@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ceql.functions.entry import INTEGER, TEXT, Function
+from ceql.functions.entry import INTEGER, TEXT, Function, Taken
 from ceql.schema import Kind
 
+TEXT_OR_LIST = Taken("a string or a list", frozenset((Kind.STRING, Kind.LIST)))
 SPACE = " "
 
 
@@ -63,6 +64,10 @@ def _joined(*texts: Any) -> Any:
     return pc.binary_join_element_wise(*parts, null_handling="emit_null")
 
 
+def _is_text(values: Any) -> bool:
+    return bool(pa.types.is_string(values.type) or pa.types.is_large_string(values.type))
+
+
 def _with_constant(function: Callable[[Any, str], Any]) -> Callable[[Any, Any], Any]:
     """Return a test of texts by Arrow that is only possible for a constant part."""
     return lambda texts, part: function(texts, part) if isinstance(part, str) and not isinstance(texts, str) else None
@@ -89,10 +94,10 @@ TEXTS = (
     ),
     Function(
         "LENGTH",
-        (TEXT,),
+        (TEXT_OR_LIST,),
         Kind.INTEGER,
         of=len,
-        arrow=pc.utf8_length,
+        arrow=lambda texts: pc.utf8_length(texts) if _is_text(texts) else pc.list_value_length(texts),
         spark=lambda f, text: f.length(text),
     ),
     Function(

@@ -527,13 +527,23 @@ def _case_operand(value: Predicate) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Attribute(Predicate):
-    """An attribute of the event; `variable` is set where the user wrote `x.a`."""
+    """An attribute of the event, or a part of it.
+
+    `variable` is what stands before the first dot: a variable, or an attribute that has parts. `parts` is what stands
+    after the second dot.
+    """
 
     name: Name
     variable: Name | None = None
+    parts: tuple[Name, ...] = ()
+
+    @property
+    def path(self) -> tuple[Name, ...]:
+        """All names, from the left."""
+        return ((self.variable,) if self.variable else ()) + (self.name, *self.parts)
 
     def __str__(self) -> str:
-        return f"{self.variable}.{self.name}" if self.variable else str(self.name)
+        return _joined(self.path, ".")
 
 
 ConstantValue = int | Decimal | str | bool | None

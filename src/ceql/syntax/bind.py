@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ceql.errors import Span, did_you_mean, listing, warn
-from ceql.schema import EventType, Kind, Schema, kind_of
+from ceql.schema import EventType, Schema, kind_of
 from ceql.syntax import ast, plan
 from ceql.syntax.clauses import bounds_of, check_partition, order_of, window_of
 from ceql.syntax.declare import declared_schema
 from ceql.syntax.mistakes import Mistake, shortened
-from ceql.syntax.scope import Names, Owner, Scope, names_in, sources_of
+from ceql.syntax.scope import Names, Owner, Scope, names_in, part_type, sources_of
 from ceql.syntax.typecheck import bind_condition, quoted_attribute
 
 if TYPE_CHECKING:
@@ -403,25 +403,45 @@ class _FormulaBinder:
         """Return the predicate of a condition on events of some types, which a variable holds."""
         owner = Owner.of(variable, types)
 
-        def kind_of_attribute(attribute: ast.Attribute) -> Kind:
-            if attribute.variable is not None and attribute.variable.text != variable:
-                message = f"a condition on '{variable}' cannot use '{attribute}': a condition sees one event"
-                hint = "correlate events with PARTITION BY, or compare in a query over the matches"
-                name = attribute.variable.text
-                if self.scope.names.introduced(name) is None:
-                    if not self.scope.is_unknown and name not in self.scope.attributes_of(self.scope.pattern_types):
-                        raise _unknown_variable(attribute.variable, self.scope.names.known)
-                    message = f"'{attribute}' is part of attribute '{name}', and only whole attributes can be compared"
-                    hint = "put its value into a column first"
-                raise Mistake(message, attribute.span, hint)
-            return kind_of(self.scope.type_of_attribute(attribute.name, types, owner))
+        def attribute_of(attribute: ast.Attribute) -> tuple[plan.Expression, pa.DataType]:
+            first, *parts = self._own_path(attribute, variable, types)
+            data_type = self.scope.type_of_attribute(first, types, owner)
+            found: plan.Expression = plan.Column(first.text, kind_of(data_type))
+            for number, part in enumerate(parts):
+                data_type = part_type(data_type, part, ".".join(str(name) for name in [first, *parts[:number]]))
+                found = plan.Field(found, part.text, kind_of(data_type))
+            return found, data_type
 
         attributes = self.scope.attributes_of(self.scope.pattern_types)
-        bound = bind_condition(node, kind_of_attribute, attributes)
+        bound = bind_condition(node, attribute_of, attributes)
         _warn_of_zones(node, attributes)
         if not self.scope.is_unknown:
             _warn_of_constants(node, attributes)
         return bound
+
+    def _own_path(self, attribute: ast.Attribute, variable: str, types: frozenset[EventType]) -> tuple[ast.Name, ...]:
+        """Return the names of an attribute and its parts, without the variable that may stand before them.
+
+        Where nothing is known of the events, what another variable is called may also be an attribute.
+        """
+        first, *others = attribute.path
+        if not others:
+            return attribute.path
+        if first.text == variable:
+            return attribute.path[1:]
+        is_variable = self.scope.names.introduced(first.text) is not None
+        own = self.scope.attributes_of(types).get(first.text)
+        if own is not None and pa.types.is_struct(own):
+            if is_variable:
+                warn(f"'{attribute}' is a part of the attribute '{first.text}', not of the variable '{first.text}'")
+            return attribute.path
+        if is_variable and not self.scope.is_unknown:
+            message = f"a condition on '{variable}' cannot use '{attribute}': a condition sees one event"
+            hint = "correlate events with PARTITION BY, or compare in a query over the matches"
+            raise Mistake(message, attribute.span, hint)
+        if not self.scope.is_unknown and first.text not in self.scope.attributes_of(self.scope.pattern_types):
+            raise _unknown_variable(first, self.scope.names.known)
+        return attribute.path
 
     def _check_bound(self, name: ast.Name, held: _Holdings, covered: ast.Formula, clause: str) -> _Holding:
         holdings = [part[name.text] for part in (held.variables, held.absent) if name.text in part]

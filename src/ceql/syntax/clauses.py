@@ -28,7 +28,7 @@ def check_partition(query: ast.Query, scope: Scope) -> None:
             raise Mistake(f"PARTITION BY names '{name.text}' twice", name.span)
         seen.add(name.text)
         data_type = scope.type_of_attribute(name, scope.pattern_types, PATTERN)
-        if kind_of(data_type) is Kind.OTHER:
+        if kind_of(data_type) in (Kind.LIST, Kind.DURATION, Kind.OTHER):
             message = f"PARTITION BY cannot compare '{name.text}': it is of type {data_type}"
             raise Mistake(message, name.span, "use a boolean, number, string, timestamp or date")
 

@@ -372,8 +372,10 @@ class _TreeBuilder(Transformer_NonRecursive):  # type: ignore[type-arg]
         return ast.Constant(-_number(children[1]), span=_over(meta))
 
     def attribute(self, meta: Meta, children: list[Any]) -> ast.Attribute:
-        variable, name = children
-        return ast.Attribute(_name(name), _name(variable) if variable is not None else None, span=_over(meta))
+        first, *others = map(_name, children)
+        if not others:
+            return ast.Attribute(first, span=_over(meta))
+        return ast.Attribute(others[0], first, tuple(others[1:]), span=_over(meta))
 
     def number(self, meta: Meta, children: list[Any]) -> ast.Constant:
         return ast.Constant(_number(children[0]), span=_over(meta))

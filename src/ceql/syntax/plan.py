@@ -76,6 +76,34 @@ class Column(Expression):
 
 
 @dataclass(frozen=True, slots=True)
+class Field(Expression):
+    """A part of a struct, NULL if the struct is NULL."""
+
+    value: Expression
+    name: str
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Item(Expression):
+    """The item of a list that `AnyItem` looks at."""
+
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class AnyItem(Expression):
+    """Whether some item of a list satisfies a predicate; NULL if none does, but for one it is NULL."""
+
+    items: Expression
+    predicate: Expression
+
+
+ITEM = "\0item"
+"""Where the item is among the attributes, when the predicate of an `AnyItem` is evaluated."""
+
+
+@dataclass(frozen=True, slots=True)
 class Constant(Expression):
     """A value from the query, already of the kind it is compared with.
 

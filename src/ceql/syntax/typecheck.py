@@ -16,7 +16,7 @@ from ceql.errors import did_you_mean, listing
 from ceql.functions import FUNCTIONS, Function, common_kind
 from ceql.functions.entry import INT64_MAX, INT64_MIN, computed_kind
 from ceql.functions.text import lowered
-from ceql.schema import Kind
+from ceql.schema import Kind, kind_of
 from ceql.syntax import ast, plan
 from ceql.syntax.mistakes import Mistake, shortened
 from ceql.syntax.patterns import IGNORES_CASE, PatternError, like_to_regex, portable_regex
@@ -26,10 +26,15 @@ from ceql.syntax.times import NANOSECONDS_PER_DAY, UNITS, nanoseconds, read_mome
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    AttributeKind = Callable[[ast.Attribute], Kind]
-    """Returns an attribute's kind, or raises a mistake if it is unknown."""
+    import pyarrow as pa
+
+    AttributeOf = Callable[[ast.Attribute], tuple[plan.Expression, pa.DataType]]
+    """Returns an attribute and its type, or raises a mistake if it is unknown."""
 
 _UNTYPED = (Kind.NULL, Kind.UNKNOWN)
+ANY = "ANY"
+_LOOKS_INTO_LISTS = ast.Compare | ast.InSet | ast.InRange | ast.Between | ast.Like | ast.IsNull
+"""Predicates that may say ANY(list)."""
 _EXAMPLES = {
     Kind.TIMESTAMP: "2024-01-31 23:59:59.5",
     Kind.LOCAL_TIMESTAMP: "2024-01-31 23:59:59.5",
@@ -37,14 +42,12 @@ _EXAMPLES = {
 }
 
 
-def bind_condition(
-    node: ast.Predicate, kind_of_attribute: AttributeKind, attributes: Collection[str] = ()
-) -> plan.Expression:
+def bind_condition(node: ast.Predicate, attribute_of: AttributeOf, attributes: Collection[str] = ()) -> plan.Expression:
     """Return the plan of a predicate, which must be boolean.
 
     `attributes` are for hints: a string that equals the name of an attribute is probably in quotes by mistake.
     """
-    return _Binder(kind_of_attribute, attributes).condition(node)
+    return _Binder(attribute_of, attributes).condition(node)
 
 
 def quoted_attribute(nodes: Iterable[ast.Node], attributes: Collection[str]) -> str | None:
@@ -71,14 +74,19 @@ def _constant_kind(value: ast.ConstantValue) -> Kind:
 
 
 class _Binder:
-    def __init__(self, kind_of_attribute: AttributeKind, attributes: Collection[str]) -> None:
-        self.kind_of_attribute = kind_of_attribute
+    def __init__(self, attribute_of: AttributeOf, attributes: Collection[str]) -> None:
+        self.attribute_of = attribute_of
         self.attributes = attributes
+        self.any_list: plan.Expression | None = None
+        """The list that the comparison around this place looks into, by ANY."""
 
     def condition(self, node: ast.Predicate) -> plan.Expression:
         """Return the plan of a predicate, or raise a mistake if it is not boolean."""
+        outer, self.any_list = self.any_list, None
         bound = self.bind(node)
-        kind = kind_of_value(bound)
+        items, self.any_list = self.any_list, outer
+        bound = bound if items is None else plan.AnyItem(items, bound)
+        kind = kind_of_value(bound) if items is None else kind_of_value(bound.predicate)
         if kind is not Kind.BOOLEAN and kind not in _UNTYPED:
             hint = quoted_attribute([node], self.attributes) or "compare it with something"
             raise Mistake(f"{_described(node, kind)} is not a condition", node.span, hint)
@@ -86,9 +94,17 @@ class _Binder:
 
     def bind(self, node: ast.Predicate) -> plan.Expression:
         """Return the plan of a predicate or value."""
+        if not isinstance(node, _LOOKS_INTO_LISTS):
+            return self._bind(node)
+        outer, self.any_list = self.any_list, None
+        bound = self._bind(node)
+        items, self.any_list = self.any_list, outer
+        return bound if items is None else plan.AnyItem(items, bound)
+
+    def _bind(self, node: ast.Predicate) -> plan.Expression:
         match node:
             case ast.Attribute():
-                return plan.Column(node.name.text, self.kind_of_attribute(node))
+                return self.attribute_of(node)[0]
             case ast.Constant():
                 return plan.Constant(node.value, _constant_kind(node.value))
             case ast.Duration():
@@ -208,11 +224,13 @@ class _Binder:
             word = "regular expression" if node.is_regex else "LIKE pattern"
             raise Mistake(f"unusable {word} {node.pattern}", node.pattern.span, str(error)) from None
 
-    def _call(self, node: ast.Call) -> plan.Call:
+    def _call(self, node: ast.Call) -> plan.Expression:
         name = node.function.text
+        if name == ANY:
+            return self._item(node)
         function = FUNCTIONS.get(name)
         if function is None:
-            hint = did_you_mean(name, FUNCTIONS) or f"functions are {listing(FUNCTIONS, limit=len(FUNCTIONS))}"
+            hint = did_you_mean(name, [*FUNCTIONS, ANY]) or f"functions are {listing(FUNCTIONS, limit=len(FUNCTIONS))}"
             raise Mistake(f"unknown function '{name}'", node.function.span, hint)
         _check_number(node, function)
         arguments = [self.bind(argument) for argument in node.arguments]
@@ -232,6 +250,25 @@ class _Binder:
             # Where a number may be of several kinds, the first argument decides.
             kind = computed_kind(kind_of_value(arguments[0]))
         return plan.Call(name, tuple(arguments), function.gives or kind)
+
+    def _item(self, node: ast.Call) -> plan.Expression:
+        """Return the item that `ANY(list)` stands for; the comparison around it is true if it is for some item."""
+        if len(node.arguments) != 1:
+            raise Mistake(f"ANY takes 1 list, not {len(node.arguments)}", node.span)
+        argument = node.arguments[0]
+        items = self.bind(argument)
+        kind = kind_of_value(items)
+        if kind in _UNTYPED:
+            item = Kind.UNKNOWN
+        elif kind is Kind.LIST and isinstance(argument, ast.Attribute):
+            item = kind_of(self.attribute_of(argument)[1].value_type)
+        else:
+            raise Mistake(f"ANY needs a list, not {_described(argument, kind)}", argument.span)
+        if self.any_list is not None and self.any_list != items:
+            hint = "join two comparisons by AND or OR"
+            raise Mistake("a comparison can look into one list only", node.span, hint)
+        self.any_list = items
+        return plan.Item(item)
 
     def _check_argument(self, function: Function, number: int, node: ast.Predicate, bound: plan.Expression) -> None:
         taken, kind = function.taken(number), kind_of_value(bound)
@@ -315,7 +352,7 @@ class _Binder:
     ) -> None:
         if kind in _UNTYPED or other in _UNTYPED or (kind.is_numeric and other.is_numeric):
             return
-        if kind is other and kind is not Kind.OTHER:
+        if kind is other and kind.is_comparable:
             return
         if left.span.start > right.span.start:
             left, kind, right, other = right, other, left, kind
@@ -370,6 +407,8 @@ def _is_whole_days(operand: plan.Expression) -> bool:
 
 
 def _comparison_hint(kinds: set[Kind], *, has_constant: bool) -> str | None:
+    if Kind.LIST in kinds:
+        return "write ANY(...) around the list to compare its items"
     if Kind.OTHER in kinds:
         return "only booleans, numbers, strings, times and durations can be compared"
     if not has_constant:

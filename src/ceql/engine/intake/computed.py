@@ -49,13 +49,16 @@ _ANY_NANOSECONDS = pa.decimal128(38, 0)
 
 _UNITS = ("s", "ms", "us", "ns")
 
-_COMPUTED = plan.Call | plan.Case | plan.TimeSum
+_COMPUTED = plan.Call | plan.Case | plan.TimeSum | plan.Field | plan.AnyItem
 
 
 class Computer:
     """Computes the parts of some predicates that are not columns. What it keeps is a memo."""
 
-    def __init__(self) -> None:
+    def __init__(self, depth: int = 1) -> None:
+        """Begin without any columns; one that computes for another has a greater depth, and gives other names."""
+        self._depth = depth
+        self._prefix = "\0" * depth
         self._columns: dict[plan.Expression, plan.Column] = {}
         self._truths: dict[plan.Expression, _Truth] = {}
         self._known: dict[plan.Expression, tuple[pa.Array, pa.Array]] = {}
@@ -70,17 +73,25 @@ class Computer:
             return columns
         arrays = dict(columns.arrays)
         for part, column in self._columns.items():
-            arrays[column.name] = self._array(part, columns.arrays, n_rows)
+            arrays[column.name] = self._array(part, arrays, n_rows)
         return replace(columns, arrays=arrays)
 
     def _column(self, part: plan.Expression) -> plan.Expression | None:
         if isinstance(part, plan.Compare) and _compares_times(part):
             elapsed = plan.TimeSum((part.left, part.right), ("-",), Kind.DURATION)
             return replace(part, left=self._named(elapsed), right=plan.Constant(0, Kind.DURATION))
-        return self._named(part) if isinstance(part, _COMPUTED) and columns_of(part) else None
+        is_computed = isinstance(part, _COMPUTED) or (isinstance(part, plan.IsNull) and not _is_plain(part.value))
+        if not is_computed or not columns_of(part):
+            return None
+        # Parts of structs come first, so that what is computed from one of them is computed from one column.
+        return self._named(part if isinstance(part, plan.Field) else plan.replaced(part, self._field))
+
+    def _field(self, part: plan.Expression) -> plan.Column | None:
+        return self._named(part) if isinstance(part, plan.Field) else None
 
     def _named(self, part: plan.Expression) -> plan.Column:
-        return self._columns.setdefault(part, plan.Column(f"\0{len(self._columns)}", plan.kind_of_value(part)))
+        name = f"{self._prefix}{len(self._columns)}"
+        return self._columns.setdefault(part, plan.Column(name, plan.kind_of_value(part)))
 
     def _array(self, part: plan.Expression, arrays: Mapping[str, pa.Array], n_rows: int) -> pa.Array:
         """Return a part's values; each different text is looked at once, where texts repeat."""
@@ -107,6 +118,12 @@ class Computer:
                 return self._case(part, arrays, n_rows)
             case plan.TimeSum():
                 return self._time_sum(part, arrays, n_rows)
+            case plan.Field():
+                return pc.struct_field(self._array(part.value, arrays, n_rows), [part.name])
+            case plan.IsNull() if not _is_plain(part.value):
+                return self._array(part.value, arrays, n_rows).is_null()
+            case plan.AnyItem():
+                return self._any_item(part, arrays, n_rows)
             case plan.Arithmetic() | plan.Negative():
                 return self._number(part, arrays, n_rows)
         return self._truth(part, arrays, n_rows)
@@ -168,6 +185,21 @@ class Computer:
         data_type = pa.duration(unit) if part.kind is Kind.DURATION else pa.timestamp(unit)
         return pa.array(total, pa.int64(), mask=is_null).view(data_type)
 
+    def _any_item(self, part: plan.AnyItem, arrays: Mapping[str, pa.Array], n_rows: int) -> pa.Array:
+        """Return for each list whether some item satisfies the predicate, which all items are asked together."""
+        lists = self._array(part.items, arrays, n_rows)
+        list_of_item = pc.list_parent_indices(lists)
+        columns = {name: arrays[name].take(list_of_item) for name in columns_of(part.predicate)}
+        columns[plan.ITEM] = pc.list_flatten(lists)
+        predicate = plan.replaced(part.predicate, _item_column)
+        truths = self._truth(predicate, columns, len(list_of_item))
+        rows = np.asarray(list_of_item)
+        is_true, is_null = np.zeros(n_rows, np.bool_), np.asarray(lists.is_null())
+        is_null = is_null.copy()
+        is_null[rows[np.asarray(truths.is_null())]] = True
+        is_true[rows[np.asarray(truths.fill_null(fill_value=False))]] = True
+        return pa.array(is_true, mask=is_null & ~is_true)
+
     def _values(
         self, parts: tuple[plan.Expression, ...], arrays: Mapping[str, pa.Array], n_rows: int
     ) -> list[Any] | None:
@@ -204,14 +236,14 @@ class Computer:
         self, part: plan.Expression, arrays: Mapping[str, pa.Array], n_rows: int
     ) -> tuple[plan.Expression, Mapping[str, pa.Array]]:
         """Return a part that only reads columns, and these columns."""
-        inner = Computer()
+        inner = Computer(self._depth + 1)
         simplified = inner.simplified(part)
         return simplified, inner.with_computed(Columns(dict(arrays), ""), n_rows).arrays
 
     def _truth(self, predicate: plan.Expression, arrays: Mapping[str, pa.Array], n_rows: int) -> pa.Array:
         """Return a predicate's value for each row."""
         if predicate not in self._truths:
-            self._truths[predicate] = _Truth(predicate)
+            self._truths[predicate] = _Truth(predicate, Computer(self._depth + 1))
         return self._truths[predicate].of(arrays, n_rows)
 
     def _by_value(self, part: plan.Expression, arrays: Mapping[str, pa.Array], n_rows: int) -> pa.Array:
@@ -233,8 +265,8 @@ class Computer:
 class _Truth:
     """Computes the truth of a predicate for each row."""
 
-    def __init__(self, predicate: plan.Expression) -> None:
-        self._computer = Computer()
+    def __init__(self, predicate: plan.Expression, computer: Computer) -> None:
+        self._computer = computer
         simplified = self._computer.simplified(predicate)
         # A predicate that does not hold is FALSE or NULL. Its negation holds only if it is FALSE.
         self._stage = Stage(tuple(sorted(columns_of(simplified))), [simplified, plan.Not(simplified)], [0, 0])
@@ -245,6 +277,15 @@ class _Truth:
         truths = np.array([1 if bits & 1 else 0 if bits & 2 else -1 for bits in holding], np.int8)
         of_row = truths[classes if of_code is None else of_code[classes]]
         return pa.array(of_row == 1, mask=of_row < 0)
+
+
+def _is_plain(part: plan.Expression) -> bool:
+    """Whether a part's values can be told apart: lists and structs can only be tested for NULL."""
+    return plan.kind_of_value(part) not in (Kind.LIST, Kind.OTHER)
+
+
+def _item_column(part: plan.Expression) -> plan.Column | None:
+    return plan.Column(plan.ITEM, part.kind) if isinstance(part, plan.Item) else None
 
 
 def _compares_times(compare: plan.Compare) -> bool:
