@@ -95,6 +95,23 @@ _KIND_TESTS = (
 )
 
 
+def python_values(array: pa.Array) -> list[Any]:
+    """Return values as predicates take them; times and durations as nanoseconds, because Python's are coarser.
+
+    >>> python_values(pa.array([1, None], pa.duration("us")))
+    [1000, None]
+    """
+    if not kind_of(array.type).is_in_nanoseconds or pa.types.is_dictionary(array.type):
+        values: list[Any] = array.to_pylist()
+        return values
+    if pa.types.is_date32(array.type):
+        unit, stored = 86400 * 10**9, array.view(pa.int32())
+    else:
+        unit = NANOSECONDS_IN_UNIT["ms" if pa.types.is_date64(array.type) else array.type.unit]
+        stored = array.view(pa.int64())
+    return [None if value is None else value * unit for value in stored.to_pylist()]
+
+
 Attributes = Mapping[str, pa.DataType]
 
 EventType = tuple[str, str]

@@ -52,7 +52,7 @@ def evaluate(predicate: plan.Expression, event: Event) -> Any:
             return _as_value(event.attributes[plan.ITEM])
         case plan.Field():
             value = evaluate(predicate.value, event)
-            return None if value is None else _as_value(value[predicate.name])
+            return None if value is None else _as_value(value.get(predicate.name))
         case plan.AnyItem():
             return _any_item(predicate, event)
         case plan.Constant():
@@ -66,6 +66,9 @@ def evaluate(predicate: plan.Expression, event: Event) -> Any:
             return _COMPARISONS[predicate.operator](order(left, right))
         case plan.InSet():
             return _in_set(predicate, evaluate(predicate.value, event))
+        case plan.InList():
+            value = evaluate(predicate.value, event)
+            return None if value is None else value in predicate.values or (None if predicate.has_null else False)
         case plan.Matches():
             value = evaluate(predicate.value, event)
             return None if value is None else _is_found(predicate.regex, value)

@@ -27,6 +27,7 @@ def match(
     order_by: str | Sequence[str] = (),
     shape: Shape = "matches",
     sort: bool = False,
+    params: Mapping[str, object] | None = None,
     max_state_bytes: int | None = None,
 ) -> Matches:
     """Return the matches of a query over some events, computed while they are read.
@@ -41,6 +42,7 @@ def match(
         shape: "matches", one row per match; "events", one row per matched event; "positions", row
             numbers only, which is the cheapest.
         sort: sort the events by time first; without it, time that runs backwards is an error.
+        params: the values of the query's parameters; see `ceql.compile`. They replace those of a compiled query.
         max_state_bytes: raise an error rather than hold more than this.
     """
     options: dict[str, Any] = {
@@ -49,6 +51,7 @@ def match(
         "time_column": time_column,
         "order_by": order_by,
         "sort": sort,
+        "params": params,
         "max_state_bytes": max_state_bytes,
     }
     return Matches(_Rereading(query, events, options))

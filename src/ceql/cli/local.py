@@ -43,6 +43,7 @@ def run_locally(request: Request) -> Summary:
             order_by=request.order_by,
             shape=request.shape,
             sort=request.sort,
+            params=request.params,
         )
         found = _found(request, matches)
     if not isinstance(found, int):

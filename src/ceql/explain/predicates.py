@@ -46,6 +46,8 @@ def _predicate_and_level(predicate: plan.Expression) -> tuple[str, int]:
         case plan.InSet():
             items = [_constant(item) for item in predicate.items] + ["NULL"] * predicate.has_null
             return f"{_predicate(predicate.value, 4)} IN {{{', '.join(items)}}}", 3
+        case plan.InList():
+            return f"{_predicate(predicate.value, 4)} IN ${predicate.values.name}", 3
         case plan.Matches():
             return f"{_predicate(predicate.value, 4)} RLIKE {_constant(plan.Constant(predicate.regex, Kind.STRING))}", 3
         case plan.Call():

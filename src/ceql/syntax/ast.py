@@ -381,7 +381,7 @@ class InSet(Predicate):
     level: ClassVar[int] = 3
 
     value: Predicate
-    items: tuple[Constant | Duration, ...]
+    items: tuple[Constant | Duration | Parameter, ...]
     is_negated: bool
 
     def __str__(self) -> str:
@@ -426,7 +426,7 @@ class Like(Predicate):
     level: ClassVar[int] = 3
 
     value: Predicate
-    pattern: Constant
+    pattern: Constant | Parameter
     is_regex: bool
     is_negated: bool
     ignores_case: bool = False
@@ -561,6 +561,30 @@ class Constant(Predicate):
         if isinstance(self.value, str):
             return "'" + self.value.replace("'", "''") + "'"
         return "NULL" if self.value is None else str(self.value).upper()
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter(Predicate):
+    """`$limit`: a value, or a list of values, that is given beside the query."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"${self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class InList(Predicate):
+    """`a IN $blocklist`."""
+
+    level: ClassVar[int] = 3
+
+    value: Predicate
+    values: Parameter
+    is_negated: bool
+
+    def __str__(self) -> str:
+        return f"{self.value.at_least(4)} {_not(self.is_negated)}IN {self.values}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ceql.errors import Span, did_you_mean, listing, warn
+from ceql.parameters import NO_PARAMETERS, Parameters
 from ceql.schema import EventType, Schema, kind_of
 from ceql.syntax import ast, plan
 from ceql.syntax.clauses import bounds_of, check_partition, order_of, window_of
@@ -52,7 +53,12 @@ MANY = 2
 
 
 def bind(
-    query: ast.Query, schema: Schema, *, time_column: str | None = None, order_by: Sequence[str] = ()
+    query: ast.Query,
+    schema: Schema,
+    *,
+    time_column: str | None = None,
+    order_by: Sequence[str] = (),
+    parameters: Parameters = NO_PARAMETERS,
 ) -> plan.Plan:
     """Return the plan of a query over events of a schema.
 
@@ -63,6 +69,7 @@ def bind(
             only timestamp or date.
         order_by: the attributes that order the stream; `match_start` shows the first of them if there is neither a
             window on an attribute nor a time column.
+        parameters: the values that the query gets from outside.
 
     Raises:
         Mistake: for the caller to turn into a `QueryError` with the text at hand.
@@ -71,7 +78,7 @@ def bind(
         schema = declared_schema(query.declarations, schema, {name.text for name in query.sources})
     sources = sources_of(query, schema)
     scope = Scope(sources, names_in(query.formula))
-    formula, holdings = _FormulaBinder(scope).bind(query.formula)
+    formula, holdings = _FormulaBinder(scope, parameters).bind(query.formula)
     check_partition(query, scope)
     window = window_of(query, scope, time_column)
     variables = _variables(query, scope, holdings)
@@ -151,8 +158,9 @@ class _Holdings:
 class _FormulaBinder:
     """One method per operator: AST formula to plan formula and holdings."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, parameters: Parameters) -> None:
         self.scope = scope
+        self.parameters = parameters
 
     def bind(self, node: ast.Formula) -> tuple[plan.Formula, _Holdings]:
         match node:
@@ -413,7 +421,7 @@ class _FormulaBinder:
             return found, data_type
 
         attributes = self.scope.attributes_of(self.scope.pattern_types)
-        bound = bind_condition(node, attribute_of, attributes)
+        bound = bind_condition(node, attribute_of, attributes, self.parameters)
         _warn_of_zones(node, attributes)
         if not self.scope.is_unknown:
             _warn_of_constants(node, attributes)

@@ -79,12 +79,12 @@ _RARE_BEGINNINGS = {"ANY_EVENT", "_PERMUTE", "NOT"}
 _GOING_ON = ("SEMICOLON", "COLON", "ARROW", "PLUS", "STAR", "REPETITION", "LBRACE", "_AS", "_OR")
 _PATH = re.compile(r"(?!select\s|create\s|/\*|--)(?:.*\.ceql|\S*[/\\]\S*)", re.IGNORECASE)
 _NEXT_WORD = re.compile(r"[ \t]+(\w+)")
-_VALUE_START = {"NAME", "QUOTED_NAME", "NUMBER", "STRING"}
+_VALUE_START = {"NAME", "QUOTED_NAME", "NUMBER", "STRING", "PARAMETER"}
 _ARITHMETIC = {"PLUS", "STAR", "SLASH", "PERCENT"}
 _GROUPS = (
     ({"NAME", "NUMBER", "NOT"}, {*_VALUE_START, "LPAR", "TRUE", "FALSE", "NULL", "NOT", "_CASE"}, "a predicate"),
     ({"NAME", "NUMBER"}, {*_VALUE_START, "LPAR", "TRUE", "FALSE", "NULL", "_CASE"}, "a value"),
-    ({"STRING", "NULL"}, {"NUMBER", "STRING", "TRUE", "FALSE", "NULL"}, "a constant"),
+    ({"STRING", "NULL"}, {"NUMBER", "STRING", "PARAMETER", "TRUE", "FALSE", "NULL"}, "a constant"),
     (
         {"COMPARISON"},
         {"COMPARISON", "MORE", "NOT", "_IN", "_BETWEEN", "LIKE", "ILIKE", "RLIKE", "_IS", *_ARITHMETIC, "LPAR"},
@@ -391,6 +391,7 @@ def _expected_words(error: UnexpectedToken) -> str:
     if "NUMBER" in accepted:
         # A minus may come before every number, but a user who forgot the number did not want a minus.
         accepted.discard("MINUS")
+    accepted.discard("PARAMETER")
     if "ANY_EVENT" in accepted:
         accepted -= _RARE_BEGINNINGS
     things = []

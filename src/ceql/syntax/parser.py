@@ -6,6 +6,7 @@ parentheses exhausts the stack. Later stages may recurse, because nesting is bou
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from functools import cache
 from importlib import resources
@@ -334,9 +335,16 @@ class _TreeBuilder(Transformer_NonRecursive):  # type: ignore[type-arg]
         value, negation, low, high = children
         return ast.Between(value, low, high, negation is not None, span=_over(meta))
 
+    def in_list(self, meta: Meta, children: list[Any]) -> ast.InList:
+        value, negation, values = children
+        return ast.InList(
+            value, ast.Parameter(values[1:], span=span_of(values)), negation is not None, span=_over(meta)
+        )
+
     def like(self, meta: Meta, children: list[Any]) -> ast.Like:
         value, negation, word, pattern = children
-        constant = ast.Constant(_unquoted(pattern), span=span_of(pattern))
+        constant = self.parameter(meta, [pattern]) if pattern.type == "PARAMETER" else self.string(meta, [pattern])
+        constant = replace(constant, span=span_of(pattern))
         return ast.Like(
             value, constant, word.type == "RLIKE", negation is not None, word.type == "ILIKE", span=_over(meta)
         )
@@ -379,6 +387,9 @@ class _TreeBuilder(Transformer_NonRecursive):  # type: ignore[type-arg]
 
     def number(self, meta: Meta, children: list[Any]) -> ast.Constant:
         return ast.Constant(_number(children[0]), span=_over(meta))
+
+    def parameter(self, meta: Meta, children: list[Any]) -> ast.Parameter:
+        return ast.Parameter(children[0][1:], span=_over(meta))
 
     def length(self, meta: Meta, children: list[Any]) -> _Quantity:
         number, unit = children

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 import pyarrow as pa
 
+from ceql.parameters import Values
 from ceql.schema import UNKNOWN_TYPE, Attributes, EventType, Kind
 from ceql.syntax.ast import Consumption, Gap, Strategy
 
@@ -164,6 +165,15 @@ class InSet(Expression):
 
     value: Expression
     items: tuple[Constant, ...]
+    has_null: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InList(Expression):
+    """Whether the value is one of many; NULL instead of FALSE if NULL is among them."""
+
+    value: Expression
+    values: Values
     has_null: bool
 
 

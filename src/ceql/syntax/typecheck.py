@@ -8,15 +8,19 @@ bits.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from ceql.errors import did_you_mean, listing
 from ceql.functions import FUNCTIONS, Function, common_kind
 from ceql.functions.entry import INT64_MAX, INT64_MIN, computed_kind
 from ceql.functions.text import lowered
-from ceql.schema import Kind, kind_of
+from ceql.parameters import NO_PARAMETERS, Parameters, Values
+from ceql.schema import Kind, kind_of, python_values
 from ceql.syntax import ast, plan
 from ceql.syntax.mistakes import Mistake, shortened
 from ceql.syntax.patterns import IGNORES_CASE, PatternError, like_to_regex, portable_regex
@@ -26,14 +30,14 @@ from ceql.syntax.times import NANOSECONDS_PER_DAY, UNITS, nanoseconds, read_mome
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    import pyarrow as pa
-
     AttributeOf = Callable[[ast.Attribute], tuple[plan.Expression, pa.DataType]]
     """Returns an attribute and its type, or raises a mistake if it is unknown."""
 
 _UNTYPED = (Kind.NULL, Kind.UNKNOWN)
+MAX_LISTED = 100
+"""Most values of a list that are treated as if they were written in the query."""
 ANY = "ANY"
-_LOOKS_INTO_LISTS = ast.Compare | ast.InSet | ast.InRange | ast.Between | ast.Like | ast.IsNull
+_LOOKS_INTO_LISTS = ast.Compare | ast.InSet | ast.InList | ast.InRange | ast.Between | ast.Like | ast.IsNull
 """Predicates that may say ANY(list)."""
 _EXAMPLES = {
     Kind.TIMESTAMP: "2024-01-31 23:59:59.5",
@@ -42,12 +46,17 @@ _EXAMPLES = {
 }
 
 
-def bind_condition(node: ast.Predicate, attribute_of: AttributeOf, attributes: Collection[str] = ()) -> plan.Expression:
+def bind_condition(
+    node: ast.Predicate,
+    attribute_of: AttributeOf,
+    attributes: Collection[str] = (),
+    parameters: Parameters = NO_PARAMETERS,
+) -> plan.Expression:
     """Return the plan of a predicate, which must be boolean.
 
     `attributes` are for hints: a string that equals the name of an attribute is probably in quotes by mistake.
     """
-    return _Binder(attribute_of, attributes).condition(node)
+    return _Binder(attribute_of, attributes, parameters).condition(node)
 
 
 def quoted_attribute(nodes: Iterable[ast.Node], attributes: Collection[str]) -> str | None:
@@ -64,6 +73,18 @@ def _described(node: ast.Predicate, kind: Kind) -> str:
     return f"{shortened(str(node))} ({kind.value})"
 
 
+def _constant_of(values: pa.Array, node: ast.Parameter) -> plan.Constant:
+    """Return the only value of an array as a constant, as if it was written in the query."""
+    kind, value = kind_of(values.type), python_values(values)[0]
+    if value is None:
+        return plan.Constant(None, Kind.NULL)
+    if not kind.is_comparable:
+        raise Mistake(f"'{node}' is of type {values.type}, which cannot be compared", node.span)
+    if kind is Kind.FLOAT and math.isfinite(value):
+        return plan.Constant(Decimal(repr(float(value))), Kind.DECIMAL)
+    return plan.Constant(value, kind)
+
+
 def _constant_kind(value: ast.ConstantValue) -> Kind:
     if value is None:
         return Kind.NULL
@@ -74,7 +95,8 @@ def _constant_kind(value: ast.ConstantValue) -> Kind:
 
 
 class _Binder:
-    def __init__(self, attribute_of: AttributeOf, attributes: Collection[str]) -> None:
+    def __init__(self, attribute_of: AttributeOf, attributes: Collection[str], parameters: Parameters) -> None:
+        self.parameters = parameters
         self.attribute_of = attribute_of
         self.attributes = attributes
         self.any_list: plan.Expression | None = None
@@ -107,6 +129,10 @@ class _Binder:
                 return self.attribute_of(node)[0]
             case ast.Constant():
                 return plan.Constant(node.value, _constant_kind(node.value))
+            case ast.Parameter():
+                return self._parameter(node)
+            case ast.InList():
+                return _negated(self._in_list(node), node.is_negated)
             case ast.Duration():
                 return plan.Constant(_nanoseconds(node), Kind.DURATION)
             case ast.Arithmetic():
@@ -203,17 +229,52 @@ class _Binder:
         items = []
         for item in node.items:
             constant = self.bind(item)
-            assert isinstance(constant, plan.Constant)
+            assert isinstance(constant, plan.Constant), "the grammar only allows constants here"
             items.append(self._as_kind_of(item, constant, node.value, kind, item))
         present = tuple(item for item in items if item.value is not None)
         return plan.InSet(value, present, has_null=len(present) < len(items))
+
+    def _given(self, node: ast.Parameter) -> tuple[pa.Array, bool]:
+        """Return the values of a parameter, and whether they are a list."""
+        if node.name not in self.parameters.names:
+            hint = did_you_mean(node.name, self.parameters.names) or f"give it as params={{'{node.name}': ...}}"
+            raise Mistake(f"parameter '{node}' has no value", node.span, hint)
+        return self.parameters.values(node.name)
+
+    def _parameter(self, node: ast.Parameter) -> plan.Constant:
+        values, is_list = self._given(node)
+        if is_list:
+            raise Mistake(f"'{node}' is a list of values", node.span, f"write IN {node}")
+        return _constant_of(values, node)
+
+    def _in_list(self, node: ast.InList) -> plan.InSet | plan.InList:
+        values, _ = self._given(node.values)
+        value = self.bind(node.value)
+        kind = kind_of_value(value)
+        listed = self.parameters.listed(node.values.name)
+        present = listed.array
+        has_null = values.null_count > 0
+        if kind in _UNTYPED or len(present) <= MAX_LISTED:
+            constants = (_constant_of(present.slice(at, 1), node.values) for at in range(min(len(present), MAX_LISTED)))
+            items = [self._as_kind_of(node.values, constant, node.value, kind, node) for constant in constants]
+            return plan.InSet(value, tuple(items), has_null)
+        # All values are of one type, so the first of them stands for all.
+        constant = self._as_kind_of(node.values, _constant_of(present.slice(0, 1), node.values), node.value, kind, node)
+        if isinstance(constant.value, int) and kind.is_time and kind_of(present.type) is Kind.STRING:
+            moments = [_time_constant(text, kind, node.values).value for text in present.to_pylist()]
+            whole = [Decimal(moment) for moment in moments if isinstance(moment, int)]
+            listed = Values(listed.name, pa.array(whole, pa.decimal128(38, 0)))
+        return plan.InList(value, listed, has_null)
 
     def _like(self, node: ast.Like) -> plan.Matches:
         value = self.bind(node.value)
         kind = kind_of_value(value)
         if kind is not Kind.STRING and kind not in _UNTYPED:
             raise Mistake(f"{node.word} needs a string, not {_described(node.value, kind)}", node.value.span)
-        pattern = str(node.pattern.value)
+        constant = self.bind(node.pattern)
+        if not isinstance(constant, plan.Constant) or not isinstance(constant.value, str):
+            raise Mistake(f"{node.word} needs a string as pattern, not {node.pattern}", node.pattern.span)
+        pattern = constant.value
         if node.ignores_case or (node.is_regex and pattern.startswith(IGNORES_CASE)):
             value = plan.Call("LOWER", (value,), Kind.STRING)
         try:
@@ -232,6 +293,7 @@ class _Binder:
         if function is None:
             hint = did_you_mean(name, [*FUNCTIONS, ANY]) or f"functions are {listing(FUNCTIONS, limit=len(FUNCTIONS))}"
             raise Mistake(f"unknown function '{name}'", node.function.span, hint)
+        node = self._with_listed(node, function)
         _check_number(node, function)
         arguments = [self.bind(argument) for argument in node.arguments]
         for number, (argument, bound) in enumerate(zip(node.arguments, arguments, strict=True)):
@@ -250,6 +312,18 @@ class _Binder:
             # Where a number may be of several kinds, the first argument decides.
             kind = computed_kind(kind_of_value(arguments[0]))
         return plan.Call(name, tuple(arguments), function.gives or kind)
+
+    def _with_listed(self, node: ast.Call, function: Function) -> ast.Call:
+        """Return a call with the strings of a list in place of the list, where a function takes any number of them."""
+        arguments: list[ast.Predicate] = []
+        for argument in node.arguments:
+            is_list = function.repeats and isinstance(argument, ast.Parameter) and self._given(argument)[1]
+            if is_list and isinstance(argument, ast.Parameter):
+                values = self._given(argument)[0].to_pylist()
+                arguments += [ast.Constant(value, span=argument.span) for value in values]
+            else:
+                arguments.append(argument)
+        return replace(node, arguments=tuple(arguments))
 
     def _item(self, node: ast.Call) -> plan.Expression:
         """Return the item that `ANY(list)` stands for; the comparison around it is true if it is for some item."""
@@ -340,6 +414,9 @@ class _Binder:
         value = constant.value
         if value is None or kind in _UNTYPED:
             return constant
+        if kind.is_time and constant.kind.is_time and kind is not Kind.DATE and constant.kind is not Kind.TIMESTAMP:
+            # As in a text, a time without a zone means UTC, and a date its beginning.
+            return plan.Constant(value, kind)
         if isinstance(value, str) and kind.is_time:
             return _time_constant(value, kind, node)
         self._check_comparable(node, constant.kind, other, kind, whole)

@@ -318,6 +318,9 @@ class Translation:
         column, data_type = value
         join = operator.and_ if is_negated else operator.or_
         items = [item.value for item in predicate.items]
+        if not items:
+            found = [_where_present(column, truth=is_negated)]
+            return _joined([*found, *([_null()] if predicate.has_null else [])], join)
         if kind_of(data_type) is Kind.FLOAT:
             sign = "!=" if is_negated else "="
             found = [_compared_with_constant(column, data_type, sign, item) for item in items]
@@ -386,7 +389,7 @@ class Translation:
                 return is_safe_in_java(part.regex)
             case plan.Arithmetic():
                 return len(part.operands) <= MAX_OPERANDS
-            case plan.AnyItem():
+            case plan.AnyItem() | plan.InList():
                 return False
             case plan.Field():
                 return self._is_told_apart(part)

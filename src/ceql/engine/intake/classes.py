@@ -30,9 +30,8 @@ from ceql.engine.intake.numbers import (
     stored_numbers,
     stored_scale,
 )
-from ceql.schema import Kind, kind_of
+from ceql.schema import Kind, python_values
 from ceql.syntax import patterns, plan
-from ceql.syntax.cuts import units_in_one
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
 Classes = tuple[IntArray, IntArray | None, list[int]]
@@ -177,7 +176,7 @@ class Stage:
                 return self._string_classes(columns.types, wanted, to_event)
 
             def classes_of(values: pa.Array) -> tuple[IntArray, list[int]]:
-                return _numbered([self._holding(to_event(value)) for value in [*values_of(values), None]])
+                return _numbered([self._holding(to_event(value)) for value in [*python_values(values), None]])
 
             return self._code_classes(encoded(columns.types), classes_of)
         codes, values = _codes(encoded(columns.types))
@@ -225,7 +224,7 @@ class Stage:
 
     def _rows(self, name: str, values: pa.Array) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Return what predicates read for each value of a column, and for NULL: the value and search results."""
-        read = {name: [*values_of(values), None]} if name in self._read else {}
+        read = {name: [*python_values(values), None]} if name in self._read else {}
         for search, found in self._searches.items():
             if columns_of(search) == {name}:
                 read[found.name] = [*patterns.search(search.regex, values).to_pylist(), None]
@@ -444,14 +443,4 @@ def _numbered(holding: list[int]) -> tuple[IntArray, list[int]]:
 
 def _codes(array: pa.DictionaryArray) -> tuple[IntArray, list[Any]]:
     """Return codes and the value that each stands for."""
-    return dictionary_codes(array), [*values_of(array.dictionary), None]
-
-
-def values_of(array: pa.Array) -> list[Any]:
-    """Return values as predicates take them; times as nanoseconds, because Python's are coarser and end in 9999."""
-    if not kind_of(array.type).is_in_nanoseconds:
-        values: list[Any] = array.to_pylist()
-        return values
-    unit = int(1 / units_in_one(array.type))
-    stored = array.view(pa.int32() if pa.types.is_date32(array.type) else pa.int64())
-    return [None if value is None else value * unit for value in stored.to_pylist()]
+    return dictionary_codes(array), [*python_values(array.dictionary), None]

@@ -20,13 +20,13 @@ import pyarrow.compute as pc
 
 from ceql.automaton.predicates import Event, evaluate
 from ceql.engine.intake import vectors
-from ceql.engine.intake.classes import Columns, Stage, columns_of, values_of, vector_of
+from ceql.engine.intake.classes import Columns, Stage, columns_of, vector_of
 from ceql.engine.intake.columns import plain
 from ceql.engine.intake.dictionaries import combined, dictionary_codes, encoded
 from ceql.engine.intake.free_text import is_free_text
 from ceql.engine.intake.numbers import stored_numbers
 from ceql.functions import FUNCTIONS
-from ceql.schema import NANOSECONDS_IN_UNIT, Kind
+from ceql.schema import NANOSECONDS_IN_UNIT, Kind, python_values
 from ceql.syntax import plan
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
@@ -49,7 +49,7 @@ _ANY_NANOSECONDS = pa.decimal128(38, 0)
 
 _UNITS = ("s", "ms", "us", "ns")
 
-_COMPUTED = plan.Call | plan.Case | plan.TimeSum | plan.Field | plan.AnyItem
+_COMPUTED = plan.Call | plan.Case | plan.TimeSum | plan.Field | plan.AnyItem | plan.InList
 
 
 class Computer:
@@ -122,6 +122,8 @@ class Computer:
                 return pc.struct_field(self._array(part.value, arrays, n_rows), [part.name])
             case plan.IsNull() if not _is_plain(part.value):
                 return self._array(part.value, arrays, n_rows).is_null()
+            case plan.InList():
+                return self._in_list(part, self._array(part.value, arrays, n_rows))
             case plan.AnyItem():
                 return self._any_item(part, arrays, n_rows)
             case plan.Arithmetic() | plan.Negative():
@@ -184,6 +186,14 @@ class Computer:
             return self._by_value(part, arrays, n_rows)
         data_type = pa.duration(unit) if part.kind is Kind.DURATION else pa.timestamp(unit)
         return pa.array(total, pa.int64(), mask=is_null).view(data_type)
+
+    def _in_list(self, part: plan.InList, array: pa.Array) -> pa.Array:
+        # PERF: Arrow makes its table of a million texts anew for each batch, Python only once.
+        values = part.values if part.values.has_nan else part.values.found
+        asked = python_values(plain(array))
+        found = np.fromiter((value in values for value in asked), np.bool_, len(asked))
+        is_null = np.asarray(array.is_null())
+        return pa.array(found, mask=is_null | ~found if part.has_null else is_null)
 
     def _any_item(self, part: plan.AnyItem, arrays: Mapping[str, pa.Array], n_rows: int) -> pa.Array:
         """Return for each list whether some item satisfies the predicate, which all items are asked together."""
@@ -252,7 +262,7 @@ class Computer:
         coded = [encoded(arrays[name]) for name in names]
         codes = [dictionary_codes(array) for array in coded]
         first_row, of_row = combined(codes, [len(array.dictionary) + 1 for array in coded])
-        values = [[*values_of(array.dictionary), None] for array in coded]
+        values = [[*python_values(array.dictionary), None] for array in coded]
         found = [
             evaluate(
                 part, Event("", {name: own[code[row]] for name, own, code in zip(names, values, codes, strict=True)})

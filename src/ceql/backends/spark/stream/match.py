@@ -160,6 +160,7 @@ def _task(prepared: Prepared, time: str, ordering: str, n_shards: int) -> Stream
         ordering=ordering,
         n_shards=n_shards,
         keys=prepared.query.plan.partition_by if n_shards > 1 else (),
+        params=prepared.query.draft.parameters.to_bytes(),
         window_micros=-(-int(window.size) // 1000) if is_timed else None,  # type: ignore[union-attr]
     )
 
