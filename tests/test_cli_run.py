@@ -469,7 +469,7 @@ def test_generate_gives_the_same_events_for_the_same_seed(tmp_path: Path, suffix
 @pytest.mark.parametrize(
     ("options", "n_matches"),
     [
-        (["--param", "names=[\"b\"]", "--param", "limit=0"], 1),
+        (["--param", 'names=["b"]', "--param", "limit=0"], 1),
         (["--param", "names=b", "--param", "limit=1"], 0),
         (["--param-file", "params.json"], 2),
         (["--param-file", "params.json", "--param", "limit=1"], 1),

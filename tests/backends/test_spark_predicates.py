@@ -149,7 +149,13 @@ CALLS = {
         *("SUBSTR({0}, 0, 2) = 'ab'", "SUBSTR({0}, -9, 8) = ''", "SUBSTR({0}, 1, -1) = ''", "SUBSTR({0}, i, 1) = 'a'"),
         *("CONCAT({0}, '!', {1}) = 'a!a'", "STARTS_WITH({0}, 'a')", "ENDS_WITH({0}, {1})", "CONTAINS({0}, '🙂')"),
         *("CONTAINS('a🙂b', {0})", "COALESCE({0}, {1}, 'x') = 'x'", "CASE {0} WHEN 'a' THEN {1} END = 'b'"),
-        *("NOT STARTS_WITH({0}, {1})", "CIDR_MATCH({0}, '10.0.0.0/8')", "LENGTH(CONCAT({0}, {1})) - 1 > i8"),
+        *(
+            "NOT STARTS_WITH({0}, {1})",
+            "SUBSTR({0}, NULL) = 'a'",
+            "LENGTH(NULL) > i",
+            "CIDR_MATCH({0}, '10.0.0.0/8')",
+            "LENGTH(CONCAT({0}, {1})) - 1 > i8",
+        ),
         *("COALESCE({0} = {1}, p) = q", "CASE WHEN {0} = {1} THEN p ELSE q END"),
     ],
     "cased": [

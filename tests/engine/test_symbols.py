@@ -427,6 +427,8 @@ ABOUT_NESTED = [
     *("p.low.n + LENGTH(l) > 2", "ANY(l) = 'a'", "ANY(l) LIKE '%b'", "ANY(l) NOT LIKE 'a%'", "ANY(l) IS NULL"),
     *("ANY(l) = s", "ANY(l) ILIKE 'A' AND ANY(m) > 1", "NOT ANY(m) IN {1, 2}", "(ANY(m) = 1) IS NULL", "l IS NULL"),
     *("LENGTH(m) = 0", "CASE WHEN ANY(l) = p.name THEN p.low.n ELSE 5 END > 1", "ANY(m) + p.low.n > 3"),
+    *("CASE WHEN ANY(l) = 'a' THEN s ELSE SUBSTR(s, LENGTH(l)) END = 'a'", "SUBSTR(s, LENGTH(l), 1) = 'b'"),
+    *("STARTS_WITH(s, CASE WHEN ANY(m) > 1 THEN s ELSE p.name END)", "p.low.at + 100000 days > p.low.at + 1 ns"),
     *("HOUR(p.low.at) = 0", "p.low.at - '2020-01-01' >= 1 second", "CONCAT(ANY(l), p.name) = 'aa'"),
 ]
 

@@ -247,12 +247,15 @@ class Translation:
     def _call(self, call: plan.Call) -> Column | None:
         """Return a function's value; None if Spark cannot be asked."""
         function = FUNCTIONS[call.function]
-        has_list = any(plan.kind_of_value(argument) is Kind.LIST for argument in call.arguments)
-        if function.spark is None or call.kind not in _COMPUTED_TYPES or has_list:
+        kinds = [plan.kind_of_value(argument) for argument in call.arguments]
+        is_answered = call.kind in _COMPUTED_TYPES and not {Kind.UNKNOWN, Kind.LIST}.intersection(kinds)
+        if function.spark is None or not is_answered:
             return None
+        if Kind.NULL in kinds and not function.takes_null:
+            return F.lit(None).cast(from_arrow_type(_held(_COMPUTED_TYPES[call.kind])))
         arguments: list[Any] = []
         for number, argument in enumerate(call.arguments):
-            kind = function.kind_of_argument(call.kind, number) or Kind.DURATION
+            kind = function.kind_of_argument(call.kind, number) or kinds[number]
             if function.taken(number) is INTEGER and not columns_of(argument):
                 arguments.append(evaluate(argument, Event("", {})))
             else:

@@ -259,10 +259,8 @@ class Computer:
     def _by_value(self, part: plan.Expression, arrays: Mapping[str, pa.Array], n_rows: int) -> pa.Array:
         """Return a part's values, each combination of the values that it reads computed once."""
         names = sorted(columns_of(part))
-        coded = [encoded(arrays[name]) for name in names]
-        codes = [dictionary_codes(array) for array in coded]
-        first_row, of_row = combined(codes, [len(array.dictionary) + 1 for array in coded])
-        values = [[*python_values(array.dictionary), None] for array in coded]
+        codes, values = zip(*(_coded(arrays[name]) for name in names), strict=True)
+        first_row, of_row = combined(list(codes), list(map(len, values)))
         found = [
             evaluate(
                 part, Event("", {name: own[code[row]] for name, own, code in zip(names, values, codes, strict=True)})
@@ -347,6 +345,14 @@ def _repeats(array: pa.Array) -> bool:
         return True
     is_text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
     return is_text and not is_free_text(array)
+
+
+def _coded(array: pa.Array) -> tuple[IntArray, list[Any]]:
+    """Return a code for each row, and the value of each code."""
+    if pa.types.is_nested(array.type):
+        return np.arange(len(array)), [*array.to_pylist(), None]
+    array = encoded(array)
+    return dictionary_codes(array), [*python_values(array.dictionary), None]
 
 
 def _spread(of_value: pa.Array, codes: IntArray) -> pa.Array:
