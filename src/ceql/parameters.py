@@ -74,7 +74,8 @@ class Parameters:
         if self is NO_PARAMETERS:
             return b""
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, self.row.schema) as writer:
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with pa.ipc.new_stream(sink, self.row.schema, options=options) as writer:
             writer.write_batch(self.row)
         return bytes(sink.getvalue())
 
