@@ -89,6 +89,10 @@ def _event(event: str | dict[str, Any], schema: dict[str, str]) -> dict[str, Any
 
 
 def _inferred(value: Any) -> pa.DataType:
+    if isinstance(value, list):
+        return pa.list_(_inferred(value[0]) if value else pa.null())
+    if isinstance(value, dict):
+        return pa.struct([(name, _inferred(part)) for name, part in value.items()])
     if isinstance(value, datetime):
         return pa.timestamp("us", tz="UTC" if value.tzinfo else None)
     for python_type, data_type in (

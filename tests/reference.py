@@ -17,9 +17,11 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal, localcontext
+from ipaddress import ip_address, ip_network
 from itertools import permutations, product
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 from ceql.syntax import ast
 from ceql.syntax.ast import Consumption, Strategy
@@ -445,13 +447,29 @@ def _followed(first: Found, second: Found, gap: ast.Gap, breaking: frozenset[int
 # --- predicates ---------------------------------------------------------------------
 
 
+ITEM = "\0item"
+"""Where the item is in the event, while a comparison looks into a list."""
+
+
 def value_of(node: ast.Predicate, event: Event) -> Any:
     """Return a predicate's value on one event, None for NULL."""
+    looked_into = None if isinstance(node, ast.Call) else _list_in(node)
+    if looked_into is not None and ITEM not in event:
+        items = value_of(looked_into, event)
+        values = None if items is None else [value_of(node, {**event, ITEM: item}) for item in items]
+        return None if values is None else True if True in values else None if None in values else False
     match node:
+        case ast.Call() if node.function.text == "ANY":
+            return event[ITEM]
         case ast.Constant():
             return node.value
         case ast.Attribute():
-            return event.get(node.name.text)
+            # What stands before the first dot is an attribute with parts, or the variable that holds the event.
+            first, *others = (name.text for name in node.path)
+            value = event if others and not isinstance(event.get(first), dict) else event.get(first)
+            for name in others:
+                value = None if value is None else value.get(name)
+            return value
         case ast.Not():
             value = value_of(node.predicate, event)
             return None if value is None else not value
@@ -473,7 +491,7 @@ def value_of(node: ast.Predicate, event: Event) -> Any:
             return _negated(both, node.is_negated)
         case ast.InSet():
             value = value_of(node.value, event)
-            equal = [compare(value, "=", item.value) for item in node.items]
+            equal = [compare(value, "=", value_of(item, event)) for item in node.items]
             return _negated(True if True in equal else None if None in equal else False, node.is_negated)
         case ast.IsNull():
             return (value_of(node.value, event) is None) != node.is_negated
@@ -482,10 +500,29 @@ def value_of(node: ast.Predicate, event: Event) -> Any:
             if value is None:
                 return None
             pattern = str(node.pattern.value)
+            if node.ignores_case:
+                value, pattern = value.lower(), pattern.lower()
             regex = re.sub(r"(?<!\\)\$", r"\\Z", pattern) if node.is_regex else _like(pattern)
-            return _negated(re.search(regex, value, re.ASCII) is not None, node.is_negated)
+            flags = re.IGNORECASE if regex.startswith("(?i)") else re.ASCII
+            return _negated(re.search(regex, value, flags) is not None, node.is_negated)
+        case ast.Call():
+            arguments = [value_of(argument, event) for argument in node.arguments]
+            if node.function.text == "COALESCE":
+                return next((value for value in arguments if value is not None), None)
+            return None if None in arguments else _CALLS[node.function.text](*arguments)
+        case ast.Case():
+            for branch in node.branches:
+                asked = branch.condition
+                asked = asked if node.compared is None else ast.Compare(node.compared, "=", asked)
+                if value_of(asked, event) is True:
+                    return value_of(branch.value, event)
+            return None if node.otherwise is None else value_of(node.otherwise, event)
+        case ast.Duration():
+            return _length(node.parts)
         case ast.Negative():
             value = value_of(node.value, event)
+            if isinstance(value, timedelta):
+                return -value
             return None if value is None else _in_range(-_number(value))
         case ast.Arithmetic():
             result = value_of(node.operands[0], event)
@@ -493,6 +530,15 @@ def value_of(node: ast.Predicate, event: Event) -> Any:
                 result = _calculate(result, operator, value_of(operand, event))
             return result
     raise AssertionError(node)
+
+
+def _list_in(node: ast.Node) -> ast.Predicate | None:
+    """Return the list that a comparison looks into."""
+    if isinstance(node, ast.AllPredicates | ast.AnyPredicate | ast.Not | ast.Case):
+        return None
+    if isinstance(node, ast.Call) and node.function.text == "ANY":
+        return node.arguments[0]
+    return next(filter(None, map(_list_in, node.children())), None)
 
 
 def compare(left: Any, operator: str, right: Any) -> bool | None:
@@ -517,6 +563,77 @@ def _as_doubles(left: Any, right: Any) -> tuple[Any, Any]:
     """Two columns compare as doubles if one is a double: only constants compare exactly."""
     is_double = isinstance(left, float) or isinstance(right, float)
     return (float(left), float(right)) if is_double and left is not None and right is not None else (left, right)
+
+
+def _rounded(value: Any, places: int = 0) -> Any:
+    if isinstance(value, int) and places >= 0:
+        return value
+    if isinstance(value, float) and not math.isfinite(value):
+        return value
+    unit = Decimal(10) ** -places
+    with localcontext() as context:
+        context.prec = 400
+        rounded = (Decimal(str(value)) / unit).to_integral_value(ROUND_HALF_UP) * unit
+    return _in_range(int(rounded)) if isinstance(value, int) else float(rounded)
+
+
+def _substring(text: str, start: int, length: int | None = None) -> str:
+    """Count from 1, or from the end if the start is negative; 0 is as 1."""
+    first = max(start, 1) if start >= 0 else len(text) + start + 1
+    last = len(text) if length is None else first + length - 1
+    return "".join(letter for at, letter in enumerate(text, 1) if first <= at <= last)
+
+
+def _in_network(ip: str, *nets: str) -> bool | None:
+    try:
+        address = ip_address(ip)
+    except ValueError:
+        return None
+    return any(address in ip_network(net, strict=False) for net in nets)
+
+
+def _least(*values: Any) -> Any:
+    values = tuple(map(_comparable, values, (*values[1:], values[0])))
+    return next(one for one in values if not any(compare(other, "<", one) for other in values))
+
+
+def _greatest(*values: Any) -> Any:
+    values = tuple(map(_comparable, values, (*values[1:], values[0])))
+    return next(one for one in values if not any(compare(other, ">", one) for other in values))
+
+
+def _seen_in(time: date, zone: str) -> Any:
+    return time.astimezone(ZoneInfo(zone)) if isinstance(time, datetime) and time.tzinfo else time
+
+
+_CALLS: dict[str, Any] = {
+    "LOWER": str.lower,
+    "UPPER": str.upper,
+    "LENGTH": len,
+    "TRIM": lambda text: re.sub(r"\A +| +\Z", "", text),
+    "SUBSTR": _substring,
+    "CONCAT": lambda *texts: "".join(texts),
+    "STARTS_WITH": lambda text, part: text[: len(part)] == part,
+    "ENDS_WITH": lambda text, part: text[len(text) - len(part) :] == part if len(part) <= len(text) else False,
+    "CONTAINS": lambda text, part: text.find(part) >= 0,
+    "ABS": lambda value: _in_range(value if value >= type(value)(0) else -value),
+    "ROUND": _rounded,
+    "FLOOR": lambda value: value if isinstance(value, int) or not math.isfinite(value) else float(math.floor(value)),
+    "CEIL": lambda value: value if isinstance(value, int) or not math.isfinite(value) else float(math.ceil(value)),
+    "LEAST": _least,
+    "GREATEST": _greatest,
+    "CIDR_MATCH": _in_network,
+    "DATE": lambda time, zone="UTC": date.fromisoformat(str(_seen_in(time, zone))[:10]),
+    "HOUR": lambda time, zone="UTC": _seen_in(time, zone).hour,
+    "MINUTE": lambda time, zone="UTC": _seen_in(time, zone).minute,
+    "DAY_OF_WEEK": lambda time, zone="UTC": _seen_in(time, zone).isoweekday(),
+}
+"""The functions on values that are not NULL; strings of these tests have no letter that other cases have several of."""
+
+
+def _length(parts: tuple[tuple[int | Decimal, str], ...]) -> timedelta:
+    nanoseconds = sum(Decimal(amount) * _NANOSECONDS[unit.removesuffix("s")] for amount, unit in parts)
+    return timedelta(microseconds=float(nanoseconds / 1000))
 
 
 def _comparable(value: Any, other: Any) -> Any:
@@ -556,6 +673,9 @@ def _in_range(value: Any) -> Any:
 def _calculate(left: Any, operator: str, right: Any) -> Any:
     if left is None or right is None:
         return None
+    if isinstance(left, timedelta | date) or isinstance(right, timedelta | date):
+        left, right = _comparable(left, right), _comparable(right, left)
+        return left + right if operator == "+" else left - right
     left, right = _number(left), _number(right)
     if operator in "/%" and right == 0:
         return None

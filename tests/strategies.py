@@ -146,12 +146,21 @@ def comparisons(draw: Draw) -> ast.Predicate:
     return ast.Compare(draw(integers()), operator, draw(number_operands))
 
 
-MILD = [
-    parse(f"SELECT * FROM S WHERE A FILTER A[{text}]").formula.condition.predicate  # type: ignore[attr-defined]
-    for text in ("x < 3", "x IS NULL OR x > 0", "s IS NULL OR s != 'é'", "x <> 1 OR t >= 0", "t > 0")
-]
+def _parsed(*texts: str) -> list[ast.Predicate]:
+    return [parse(f"SELECT * FROM S WHERE A FILTER A[{text}]").formula.condition.predicate for text in texts]  # type: ignore[attr-defined]
+
+
+MILD = _parsed("x < 3", "x IS NULL OR x > 0", "s IS NULL OR s != 'é'", "x <> 1 OR t >= 0", "t > 0")
 """Predicates that most events satisfy, so that filtered formulas still match."""
-simple_predicates = st.sampled_from(MILD) | comparisons()
+CALLS = _parsed(
+    *("LOWER(s) != 'pq'", "s ILIKE 'P%'", "s RLIKE '(?i)^[P-Q]'", "LENGTH(s) < 2", "SUBSTR(s, -1) = 'q'"),
+    *("CONCAT(s, '-', s) = 'p-p'", "STARTS_WITH(s, 'p') OR ENDS_WITH(s, 'é')", "COALESCE(s, 'é') = 'é'"),
+    *("COALESCE(x, t) > 1", "LEAST(x, t, 2) < 2", "GREATEST(x, 1.5) = 1.5", "ABS(x - t) <= 1", "ROUND(t / 2) = x"),
+    *("FLOOR(t / 2) + CEIL(t / 2) = t", "CASE WHEN x > t THEN 'p' WHEN x = 1 THEN s ELSE 'x' END != 'p'"),
+    *("CASE x WHEN 1 THEN TRUE WHEN 2 THEN s = 'p' END", "UPPER(TRIM(s)) IN {'P', 'PQ'}", "CONTAINS(s, 'q') IS NULL"),
+    "LENGTH(s) + x = t",
+)
+simple_predicates = st.sampled_from(MILD) | comparisons() | st.sampled_from(CALLS)
 
 
 @composite

@@ -479,3 +479,43 @@ def test_generate_gives_the_same_events_for_the_same_seed(tmp_path: Path, suffix
     assert first == second != third
     times = [row["stock_time"] for row in first]
     assert times == sorted(times)  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize(
+    ("options", "n_matches"),
+    [
+        (["--param", 'names=["b"]', "--param", "limit=0"], 1),
+        (["--param", "names=b", "--param", "limit=1"], 0),
+        (["--param-file", "params.json"], 2),
+        (["--param-file", "params.json", "--param", "limit=1"], 1),
+    ],
+)
+def test_parameters_come_from_options_and_from_a_file(folder: Path, options: list[str], n_matches: int) -> None:
+    (folder / "q.ceql").write_text("SELECT * FROM S WHERE (A OR B) AS x FILTER x[name IN $names AND t > $limit]")
+    (folder / "params.json").write_text('{"names": ["b", "d"], "limit": 0}')
+    options = [str(folder / option) if option.endswith(".json") else option for option in options]
+    out = folder / "out.jsonl"
+    code, _ = run("run", folder / "q.ceql", "-i", folder / "events.parquet", "-o", out, "--engine", "local", *options)
+    assert code == 0
+    assert len(rows(out)) == n_matches
+    for command in ("check", "explain"):
+        assert run(command, folder / "q.ceql", "--schema", folder / "events.parquet", *options)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        ([], 1, "parameter '$names' has no value"),
+        (["--param", "names"], 2, "'names' is not NAME=VALUE"),
+        (["--param-file", "none.json"], 3, "cannot read"),
+        (["--param-file", "q.ceql"], 3, "not JSON"),
+        (["--param-file", "list.json"], 3, "not a JSON object"),
+    ],
+)
+def test_parameters_that_cannot_be_read(folder: Path, options: list[str], code: int, message: str) -> None:
+    (folder / "q.ceql").write_text("SELECT * FROM S WHERE A AS x FILTER x[name IN $names]")
+    (folder / "list.json").write_text("[1]")
+    options = [str(folder / option) if "." in option else option for option in options]
+    found, told = run("run", folder / "q.ceql", "-i", folder / "events.parquet", "--engine", "local", *options)
+    assert found == code
+    assert message in " ".join(re.sub(r"[│╭╮╰╯─]", "", told).split())

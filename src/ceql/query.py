@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
@@ -15,6 +15,7 @@ from ceql.errors import CeqlError
 from ceql.explain.automata import render_automaton
 from ceql.explain.plans import explain_plan
 from ceql.explain.trees import render_tree
+from ceql.parameters import NO_PARAMETERS, Parameters
 from ceql.schema import Schema, column_names
 from ceql.syntax import ast
 from ceql.syntax.bind import bind
@@ -24,7 +25,7 @@ from ceql.syntax.plan import Plan
 from ceql.visible import visible_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
@@ -38,6 +39,11 @@ class Draft:
 
     text: str
     tree: ast.Query = field(repr=False, compare=False)
+    parameters: Parameters = NO_PARAMETERS
+
+    def given(self, params: Mapping[str, object] | None) -> Draft:
+        """Return the query with the values of some parameters."""
+        return replace(self, parameters=self.parameters.updated(Parameters.of(params))) if params else self
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -52,7 +58,7 @@ class Draft:
     def plan(self, schema: Schema, time_column: str | None, order_by: tuple[str, ...]) -> Plan:
         """Return the query's plan for events with this schema, or raise `QueryError` if it does not fit them."""
         try:
-            return bind(self.tree, schema, time_column=time_column, order_by=order_by)
+            return bind(self.tree, schema, time_column=time_column, order_by=order_by, parameters=self.parameters)
         except Mistake as mistake:
             raise mistake.at(self.text) from None
 
@@ -129,7 +135,7 @@ class Query:
 
     def __reduce__(self) -> tuple[object, ...]:
         # Compiling again is cheap, and does not depend on the depth of the trees.
-        return _compile, (self.text, self.schema, self.time_column, self.order_by)
+        return _compile, (self.text, self.schema, self.time_column, self.order_by, self.draft.parameters)
 
 
 def compile(
@@ -138,6 +144,7 @@ def compile(
     *,
     time_column: str | None = None,
     order_by: str | Sequence[str] = (),
+    params: Mapping[str, object] | None = None,
 ) -> Query:
     """Return the compiled query, or raise `QueryError` saying what is wrong and where.
 
@@ -148,9 +155,11 @@ def compile(
             types of attributes are not checked, and you can explain the query but not run it.
         time_column: the attribute that durations in WITHIN and FOR measure.
         order_by: the attribute, or attributes, that order the events.
+        params: the values of the query's parameters: `{"limit": 5}` for `$limit`. A value may be a list, an Arrow
+            array or a table with one column, for `IN $blocklist`.
     """
     known = Schema.unknown() if schema is None else Schema.of(schema)
-    return _compile(query_text(text), known, time_column, column_names(order_by))
+    return _compile(query_text(text), known, time_column, column_names(order_by), Parameters.of(params))
 
 
 def query_text(given: str | PathLike[str]) -> str:
@@ -197,8 +206,10 @@ def _named(given: object) -> str:
     return "None" if given is None else type(given).__name__
 
 
-def _compile(text: str, schema: Schema, time_column: str | None, order_by: tuple[str, ...]) -> Query:
-    return read_draft(text).bind(schema, time_column, order_by)
+def _compile(
+    text: str, schema: Schema, time_column: str | None, order_by: tuple[str, ...], parameters: Parameters
+) -> Query:
+    return replace(read_draft(text), parameters=parameters).bind(schema, time_column, order_by)
 
 
 def read_draft(given: str | PathLike[str]) -> Draft:

@@ -32,6 +32,8 @@ class Kind(Enum):
     TIMESTAMP = "timestamp"
     LOCAL_TIMESTAMP = "timestamp without zone"
     DATE = "date"
+    DURATION = "duration"
+    LIST = "list"
     NULL = "null"
     UNKNOWN = "unknown"
     OTHER = "complex"
@@ -42,10 +44,23 @@ class Kind(Enum):
         return self in (Kind.INTEGER, Kind.FLOAT, Kind.DECIMAL)
 
     @property
+    def is_comparable(self) -> bool:
+        """Whether values can be compared with one another."""
+        return self not in (Kind.NULL, Kind.UNKNOWN, Kind.LIST, Kind.OTHER)
+
+    @property
     def is_time(self) -> bool:
         """Whether durations apply."""
         return self in (Kind.TIMESTAMP, Kind.LOCAL_TIMESTAMP, Kind.DATE)
 
+    @property
+    def is_in_nanoseconds(self) -> bool:
+        """Whether values are whole numbers of nanoseconds, for conditions: times and durations."""
+        return self.is_time or self is Kind.DURATION
+
+
+NANOSECONDS_IN_UNIT = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+"""Arrow's units of timestamps and durations."""
 
 UNKNOWN_TYPE = pa.null()
 """Type of attributes when a query is checked without any schema."""
@@ -74,8 +89,27 @@ _KIND_TESTS = (
     (Kind.DECIMAL, (pa.types.is_decimal,)),
     (Kind.STRING, (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)),
     (Kind.DATE, (pa.types.is_date,)),
+    (Kind.DURATION, (pa.types.is_duration,)),
+    (Kind.LIST, (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)),
     (Kind.UNKNOWN, (pa.types.is_null,)),
 )
+
+
+def python_values(array: pa.Array) -> list[Any]:
+    """Return values as predicates take them; times and durations as nanoseconds, because Python's are coarser.
+
+    >>> python_values(pa.array([1, None], pa.duration("us")))
+    [1000, None]
+    """
+    if not kind_of(array.type).is_in_nanoseconds or pa.types.is_dictionary(array.type):
+        values: list[Any] = array.to_pylist()
+        return values
+    if pa.types.is_date32(array.type):
+        unit, stored = 86400 * 10**9, array.view(pa.int32())
+    else:
+        unit = NANOSECONDS_IN_UNIT["ms" if pa.types.is_date64(array.type) else array.type.unit]
+        stored = array.view(pa.int64())
+    return [None if value is None else value * unit for value in stored.to_pylist()]
 
 
 Attributes = Mapping[str, pa.DataType]

@@ -32,6 +32,7 @@ def match(
     time_column: str | None = None,
     order_by: str | Sequence[str] = (),
     shape: Shape = "matches",
+    params: Mapping[str, object] | None = None,
     plan: PlanName = "auto",
     prune: bool | None = None,
     complete: bool = False,
@@ -49,6 +50,7 @@ def match(
         time_column: the column that durations in WITHIN and FOR measure.
         order_by: further columns that order the events.
         shape: "matches", one row per match, or "events", one row per matched event.
+        params: the values of the query's parameters; see `ceql.compile`. They replace those of a compiled query.
         plan: for batches, "keys" (one task for many keys, needs PARTITION BY), "shards" (one task for each piece
             of the timeline, needs WITHIN), "single" (one task) or "auto", which chooses; `explain` says why.
         prune: for batches, True leaves out rows if an event that every match needs does not occur near them; this reads
@@ -60,7 +62,8 @@ def match(
             "arrival": no event waits, and an event older than an earlier event is late.
         unbounded: for streams, allow a query without WITHIN whose state grows for ever.
     """
-    prepared = prepare(query, events, type_column=type_column, time_column=time_column, order_by=order_by, shape=shape)
+    options: dict[str, Any] = {"time_column": time_column, "order_by": order_by, "params": params}
+    prepared = prepare(query, events, type_column=type_column, shape=shape, **options)
     if prepared.frame.isStreaming:
         if plan != "auto":
             raise DataError(f"plan='{plan}' is for batch DataFrames", "leave it out: streams have a plan of their own")
@@ -84,13 +87,15 @@ def bad_records(
     time_column: str | None = None,
     order_by: str | Sequence[str] = (),
     shape: Shape = "matches",
+    params: Mapping[str, object] | None = None,
 ) -> Frames:
     """Return the rows that `match` leaves out of a stream with these options, with all columns; a dict gives a dict.
 
     They have text that is not UTF-8, or a date or time beyond the years 1 to 9999, in a column that the query reads.
     Over a streaming DataFrame the result is a streaming DataFrame; write it with its own query and checkpoint.
     """
-    prepared = prepare(query, events, type_column=type_column, time_column=time_column, order_by=order_by, shape=shape)
+    options: dict[str, Any] = {"time_column": time_column, "order_by": order_by, "params": params}
+    prepared = prepare(query, events, type_column=type_column, shape=shape, **options)
     names = set(prepared.frame.columns)
 
     def of(frame: DataFrame) -> DataFrame:
@@ -113,13 +118,13 @@ def explain(
     type_column: str | None = "type",
     time_column: str | None = None,
     order_by: str | Sequence[str] = (),
+    params: Mapping[str, object] | None = None,
     plan: PlanName = "auto",
     prune: bool | None = None,
 ) -> str:
     """Return how a query would run over a DataFrame, in words, with the filter that reaches the scan."""
-    prepared = prepare(
-        query, events, type_column=type_column, time_column=time_column, order_by=order_by, shape="matches"
-    )
+    options: dict[str, Any] = {"time_column": time_column, "order_by": order_by, "params": params}
+    prepared = prepare(query, events, type_column=type_column, shape="matches", **options)
     if prepared.frame.isStreaming:
         return visible_lines(spark_stream.described(prepared))
     return visible_lines(spark_batch.described(spark_batch.planned(prepared, plan, prune=prune)))

@@ -28,6 +28,11 @@ SCHEMA = pa.schema(
         ("t", pa.timestamp("us", tz="UTC")),
         ("local", pa.timestamp("us")),
         ("day", pa.date32()),
+        ("u", pa.timestamp("us", tz="UTC")),
+        ("lasted", pa.duration("us")),
+        ("process", pa.struct([("name", pa.string()), ("parent", pa.struct([("at", pa.timestamp("us", tz="UTC"))]))])),
+        ("args", pa.list_(pa.string())),
+        ("ports", pa.list_(pa.int64())),
     ]
 )
 NAN, INF = math.nan, math.inf
@@ -268,3 +273,146 @@ def test_times(text: str, attributes: dict[str, Any], expected: bool | None) -> 
 )
 def test_event_types_and_streams(event_type: str, stream: str | None, asked: plan.HasType, expected: bool) -> None:
     assert evaluate(asked, Event(event_type, {}, stream)) is expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "attributes", "expected"),
+    [
+        ("LOWER(s)", {"s": "CMD.exe"}, "cmd.exe"),
+        ("LOWER(s)", {"s": "ÄΣ日"}, "äσ日"),
+        ("LOWER(s)", {"s": "İ"}, "i"),
+        ("UPPER(s)", {"s": "straẞe"}, "STRAẞE"),
+        ("LENGTH(s)", {"s": "a🙂é"}, 3),
+        ("TRIM(s)", {"s": "  a b\t "}, "a b\t"),
+        ("SUBSTR(s, 2)", {"s": "a🙂cd"}, "🙂cd"),
+        ("SUBSTR(s, 2, 2)", {"s": "a🙂cd"}, "🙂c"),
+        ("SUBSTR(s, 0, 2)", {"s": "abcd"}, "ab"),
+        ("SUBSTR(s, -3, 2)", {"s": "abcd"}, "bc"),
+        ("SUBSTR(s, -6, 4)", {"s": "abcd"}, "ab"),
+        ("SUBSTR(s, 9)", {"s": "abcd"}, ""),
+        ("SUBSTR(s, 2, -1)", {"s": "abcd"}, ""),
+        ("SUBSTR(s, i)", {"s": "abcd", "i": None}, None),
+        ("CONCAT(s, '-', s)", {"s": "a"}, "a-a"),
+        ("CONCAT(s, NULL)", {"s": "a"}, None),
+        ("STARTS_WITH(s, 'a%')", {"s": "a%b"}, True),
+        ("ENDS_WITH(s, 'B')", {"s": "ab"}, False),
+        ("CONTAINS(s, '')", {"s": ""}, True),
+        ("CONTAINS(s, 'a')", {"s": None}, None),
+        ("COALESCE(i, j, 7)", {"i": None, "j": None}, 7),
+        ("COALESCE(i, x)", {"i": 1, "x": None}, 1.0),
+        ("COALESCE(i, d)", {"i": None, "d": Decimal("0.5")}, 0.5),
+        ("COALESCE(s, NULL)", {"s": None}, None),
+        ("ABS(i)", {"i": -3}, 3),
+        ("ABS(i)", {"i": LEAST}, None),
+        ("ABS(d)", {"d": Decimal("-0.5")}, 0.5),
+        ("ROUND(x)", {"x": 0.5}, 1.0),
+        ("ROUND(x)", {"x": -2.5}, -3.0),
+        ("ROUND(x)", {"x": 0.49999999999999994}, 0.0),
+        ("ROUND(x, 2)", {"x": 2.675}, 2.68),
+        ("ROUND(x, -1)", {"x": 25.0}, 30.0),
+        ("ROUND(i, -1)", {"i": 25}, 30),
+        ("ROUND(i, -1)", {"i": MOST}, None),
+        ("ROUND(i, 3)", {"i": 25}, 25),
+        ("ROUND(x, 400)", {"x": 5e-324}, 5e-324),
+        ("FLOOR(x)", {"x": -0.5}, -1.0),
+        ("CEIL(x)", {"x": 1e300}, 1e300),
+        ("CEIL(x)", {"x": NAN}, NAN),
+        ("FLOOR(i)", {"i": 7}, 7),
+        ("LEAST(i, j)", {"i": 2, "j": 1}, 1),
+        ("LEAST(i, NULL)", {"i": 2}, None),
+        ("LEAST(x, y)", {"x": NAN, "y": INF}, INF),
+        ("GREATEST(x, y, 1)", {"x": NAN, "y": INF}, NAN),
+        ("GREATEST(s, 'b')", {"s": "a"}, "b"),
+        ("CIDR_MATCH(s, '10.0.0.0/8')", {"s": "10.255.0.1"}, True),
+        ("CIDR_MATCH(s, '10.1.2.3/8', '::1')", {"s": "::1"}, True),
+        ("CIDR_MATCH(s, '10.0.0.0/8')", {"s": "2001:db8::1"}, False),
+        ("CIDR_MATCH(s, '10.0.0.0/8')", {"s": "10.0.0.256"}, None),
+        ("CIDR_MATCH(s, '10.0.0.0/8')", {"s": "010.0.0.1"}, None),
+        ("CASE WHEN i > 1 THEN 'a' WHEN i > 0 THEN 'b' END", {"i": 1}, "b"),
+        ("CASE WHEN i > 1 THEN 'a' WHEN i > 0 THEN 'b' END", {"i": None}, None),
+        ("CASE i WHEN 1 THEN x ELSE j END", {"i": None, "j": 5}, 5.0),
+        ("CASE i WHEN j THEN 1 ELSE 2 END", {"i": 3, "j": 3}, 1),
+    ],
+)
+def test_functions(expression: str, attributes: dict[str, Any], expected: Any) -> None:
+    found = computed(expression, **attributes)
+    assert type(found) is type(expected)
+    assert found == expected or (math.isnan(found) and math.isnan(expected))
+
+
+@pytest.mark.parametrize(
+    ("text", "attributes", "expected"),
+    [
+        ("s ILIKE 'CMD%'", {"s": "cmd.exe"}, True),
+        ("s ILIKE '_É'", {"s": "aé"}, True),
+        ("s NOT ILIKE 'a'", {"s": "A"}, False),
+        ("s ILIKE 'a'", {"s": None}, None),
+        ("s RLIKE '(?i)^cmd'", {"s": "CMD"}, True),
+        ("s RLIKE '(?i)[^a-z]'", {"s": "CMD"}, False),
+        ("s RLIKE '(?i)[Z-a]'", {"s": "z"}, True),
+        ("s RLIKE '(?i)[À-Ö]'", {"s": "ä"}, True),
+        ("s RLIKE '(?i)\\x41\\u00c4'", {"s": "aä"}, True),
+        ("s RLIKE '(?i)^k$'", {"s": "\u212a"}, True),
+    ],
+)
+def test_without_regard_to_case(text: str, attributes: dict[str, Any], expected: bool | None) -> None:
+    assert value(text, **attributes) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "attributes", "expected"),
+    [
+        ("t - u <= 5 seconds", {"t": NOON, "u": NOON - timedelta(seconds=5)}, True),
+        ("t - u <= 5 seconds", {"t": NOON, "u": NOON - timedelta(seconds=5, microseconds=1)}, False),
+        ("t - u <= 5 seconds", {"t": NOON, "u": None}, None),
+        ("t + 1 hour 30 minutes = '2024-01-31 13:30'", {"t": NOON}, True),
+        ("1 day + t > '2024-02-01'", {"t": NOON}, True),
+        ("t - '2024-01-31' = 12 hours", {"t": NOON}, True),
+        ("t + 1 nanosecond > t", {"t": NOON}, True),
+        ("lasted > 0.5 seconds", {"lasted": timedelta(milliseconds=501)}, True),
+        ("lasted IN {1 second, 2 seconds}", {"lasted": timedelta(seconds=2)}, True),
+        ("-lasted < -1 second", {"lasted": timedelta(seconds=2)}, True),
+        ("ABS(u - t) + lasted = 2 seconds", {"t": NOON, "u": NOON, "lasted": timedelta(seconds=2)}, True),
+        ("day + 1 day = '2024-02-01'", {"day": date(2024, 1, 31)}, True),
+        ("day - '2024-01-01' > 29 days", {"day": date(2024, 1, 31)}, True),
+        ("DATE(t) = '2024-01-31'", {"t": NOON}, True),
+        ("DATE(t, '+12:00') = '2024-02-01'", {"t": NOON}, True),
+        ("HOUR(t, 'Europe/Berlin') = 13 AND HOUR(t) = 12", {"t": NOON}, True),
+        ("MINUTE(t, '+05:45') = 45", {"t": NOON}, True),
+        ("DAY_OF_WEEK(day) = 3 AND DAY_OF_WEEK(t) = 3", {"day": date(2024, 1, 31), "t": NOON}, True),
+        ("HOUR(local) = 12", {"local": NOON.replace(tzinfo=None)}, True),
+        ("COALESCE(u, '2024-01-31 12:00') = t", {"t": NOON, "u": None}, True),
+        ("GREATEST(t, u) = u", {"t": NOON, "u": NOON + timedelta(microseconds=1)}, True),
+        ("HOUR(t) = 23", {"t": datetime(1969, 12, 31, 23, 59, tzinfo=UTC)}, True),
+    ],
+)
+def test_times_and_durations(text: str, attributes: dict[str, Any], expected: bool | None) -> None:
+    assert value(text, **attributes) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "attributes", "expected"),
+    [
+        ("process.name = 'a'", {"process": {"name": "a", "parent": None}}, True),
+        ("process.parent.at > '2024-01-01'", {"process": {"name": "a", "parent": {"at": NOON}}}, True),
+        ("process.parent.at > '2024-01-01'", {"process": {"name": "a", "parent": None}}, None),
+        ("process.parent IS NULL", {"process": None}, True),
+        ("A.process.name LIKE 'a%'", {"process": {"name": "ab", "parent": None}}, True),
+        ("ANY(args) LIKE '%x%'", {"args": ["a", "bx"]}, True),
+        ("ANY(args) LIKE '%x%'", {"args": ["a", None]}, None),
+        ("ANY(args) LIKE '%x%'", {"args": []}, False),
+        ("ANY(args) LIKE '%x%'", {"args": None}, None),
+        ("NOT ANY(args) LIKE '%x%'", {"args": ["a"]}, True),
+        ("ANY(args) NOT LIKE '%x%'", {"args": ["a", "x"]}, True),
+        ("ANY(args) IS NULL", {"args": ["a", None]}, True),
+        ("ANY(args) = s", {"args": ["a", "b"], "s": "b"}, True),
+        ("LOWER(ANY(args)) IN {'a', 'b'}", {"args": ["x", "B"]}, True),
+        ("ANY(ports) IN {22, 23}", {"ports": [1, 22]}, True),
+        ("i < ANY(ports) AND ANY(ports) BETWEEN 1 AND 3", {"ports": [5, 2], "i": 4}, True),
+        ("LENGTH(args) = 2", {"args": ["a", None]}, True),
+        ("LENGTH(args) = 0", {"args": None}, None),
+        ("args IS NULL OR process IS NULL", {"args": [], "process": None}, True),
+    ],
+)
+def test_parts_of_structs_and_items_of_lists(text: str, attributes: dict[str, Any], expected: bool | None) -> None:
+    assert value(text, **attributes) is expected

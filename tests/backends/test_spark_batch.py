@@ -533,3 +533,16 @@ def test_events_are_found_of_which_statistics_do_not_know(
         assert chance(query, stored).startswith("all are left out if an event that every match needs does not occur")
         found.append(ceql.spark.match(query, stored, order_by=["id"]).select(F.lit(condition)))
     assert sorted(row[0] for row in reduce(DataFrame.union, found).collect()) == sorted(RARE)
+
+
+@pytest.mark.parametrize("words", [["a", "b"], [f"word {number}" for number in range(5000)] + ["a", "b"]])
+def test_parameters_reach_the_tasks(spark: Any, words: list[str]) -> None:
+    rows = [("A", "a", 1), ("A", "c", 2), ("B", "b", 3), ("B", "x", 4)]
+    frame = spark.createDataFrame(rows, "type string, s string, t long")
+    query = "SELECT * FROM S WHERE A AS x ; B AS y FILTER x[s IN $words] AND y[s IN $words AND t > $least]"
+    found = ceql.spark.match(query, frame, order_by="t", params={"words": words, "least": 1})
+    assert [(row.x.s, row.y.s) for row in found.collect()] == [("a", "b")]
+    bound = ceql.compile(query, frame, order_by="t", params={"words": words, "least": 9})
+    assert frame.transform(ceql.spark.matcher(bound, params={"least": 2})).count() == 1
+    assert ceql.spark.match(bound, frame).count() == 0
+    assert "row filter" in ceql.spark.explain(bound, frame)

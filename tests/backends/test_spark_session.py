@@ -27,6 +27,7 @@ def test_local_masters_get_defaults_for_one_machine(master: str) -> None:
     chosen = spark_session.defaults({"spark.master": master}, n_cores=8)
     assert chosen == {
         "spark.sql.streaming.stateStore.providerClass": spark_session.STATE_STORE,
+        "spark.broadcast.UDFCompressionThreshold": "2000m",
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -35,9 +36,10 @@ def test_local_masters_get_defaults_for_one_machine(master: str) -> None:
 
 
 @pytest.mark.parametrize("master", ["yarn", "spark://host:7077", "k8s://https://host", "local-cluster[2,1,1024]"])
-def test_clusters_get_the_state_store_only(master: str) -> None:
+def test_clusters_get_only_what_streams_need(master: str) -> None:
     assert list(spark_session.defaults({"spark.master": master}, n_cores=8)) == [
-        "spark.sql.streaming.stateStore.providerClass"
+        "spark.sql.streaming.stateStore.providerClass",
+        "spark.broadcast.UDFCompressionThreshold",
     ]
 
 

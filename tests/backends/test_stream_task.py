@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import strategies
 from ceql.errors import SnapshotError
+from ceql.parameters import Parameters
 from reference import has_few_valuations
 
 pytest.importorskip("pyspark.sql")
@@ -440,3 +441,11 @@ def test_rows_of_sessions_in_different_zones_can_wait_together() -> None:
     whole = from_bytes(blobs)
     assert whole is not None
     assert len(set(map(str, whole.to_pylist()))) == 1
+
+
+def test_a_state_goes_on_with_other_values_of_parameters() -> None:
+    text = "SELECT * FROM S WHERE A AS x ; B AS y FILTER x[x IN $wanted] WITHIN 10 seconds [at]"
+    task = replace(task_of(QUERY), query=text, params=Parameters.of({"wanted": [1]}).to_bytes())
+    changed = replace(task, params=Parameters.of({"wanted": [2, 3]}).to_bytes())
+    assert task.identity() == changed.identity()
+    assert changed.options.setup.draft.parameters == Parameters.of({"wanted": [2, 3]})

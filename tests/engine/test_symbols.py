@@ -71,6 +71,9 @@ COLUMNS: dict[pa.DataType, st.SearchStrategy[Any]] = {
         for unit in ("s", "ms", "us", "ns")
         for zone in (None, "UTC", "+02:00", "America/New_York")
     },
+    **{
+        pa.duration(unit): moments(unit).map(lambda moment: moment - datetime(2020, 1, 1)) for unit in ("s", "us", "ns")
+    },
 }
 
 CONSTANTS = {
@@ -84,6 +87,58 @@ CONSTANTS = {
     "timestamp": [
         *("'2020-01-01'", "'2020-01-01 00:00:01'", "'2019-12-31'", "'2020-01-01 00:00:00.000001'"),
         *("'2020-01-01 00:00:00.000000001'", "'2020-01-01 00:00:00.0000009999'", "'2020-01-01 00:00:00.000001000'"),
+    ],
+    "duration": ["0 seconds", "1 second", "24 hours", "1 microsecond", "0.5 seconds", "1 week", "NULL"],
+}
+CALLS = {
+    "text": [
+        *("LOWER({0}) = 'a'", "LOWER({0}) IN {{'b%', '日本語', 'é'}}", "UPPER({0}) LIKE 'A%'", "{0} ILIKE 'A_'"),
+        *("{0} NOT ILIKE '%B'", "{0} RLIKE '(?i)^[A-É]'", "LENGTH({0}) > z", "LENGTH({0}) BETWEEN 1 AND 3"),
+        *("SUBSTR({0}, 2) = 'b'", "SUBSTR({0}, -2, 1) = 'a'", "SUBSTR({0}, -1, 5) != y", "SUBSTR({0}, z, 2) = 'ab'"),
+        *("SUBSTR({0}, 0, 1) = ''", "SUBSTR({0}, -3, 2) = 'b'", "CONCAT({0}, 'x', y) = 'axab'", "TRIM({0}) = {0}"),
+        *("STARTS_WITH({0}, 'a')", "ENDS_WITH({0}, y)", "CONTAINS({0}, 'b')", "CONTAINS('ab', {0})"),
+        *("COALESCE({0}, y, '') = ''", "LEAST({0}, y) < 'b'", "GREATEST({0}, 'ab', y) = 'ab'"),
+        *("CASE WHEN {0} = 'a' THEN y WHEN z > 1 THEN 'é' END LIKE '%é'", "CASE {0} WHEN 'a' THEN z ELSE 1 END > 0"),
+        *("CIDR_MATCH({0}, '10.0.0.0/8', '::/0')", "CIDR_MATCH(COALESCE({0}, '10.1.2.3'), '10.0.0.0/8', y) IS NULL"),
+        *("LENGTH(CONCAT({0}, LOWER(y))) + z > 3", "CASE WHEN LENGTH({0}) > 1 THEN {0} ELSE y END = x"),
+    ],
+    "number": [
+        *("ABS({0}) > z", "ABS({0}) IS NULL", "ROUND({0}) = z", "ROUND({0}, 1) <= 1.5", "ROUND({0}, -1) = 10"),
+        *("FLOOR({0} / 2) = z", "CEIL({0}) + 1 > z", "ROUND({0} / 3, 2) > 0.3", "COALESCE({0}, z) = z"),
+        *("COALESCE({0}, y, 0.5) >= 1", "LEAST({0}, z, 2) < 2", "GREATEST({0}, 0.5) = 0.5", "GREATEST({0}, y) > y"),
+        *("CASE WHEN {0} > 1 THEN z ELSE {0} END > 0", "CASE WHEN {0} IS NULL THEN 'n' END = 'n'", "ROUND(z, z) > 0"),
+    ],
+    "boolean": ["COALESCE({0}, TRUE)", "CASE WHEN {0} THEN y ELSE FALSE END", "LEAST({0}, y) = {0}"],
+    "date": [
+        *("{0} + 1 day > y", "{0} - y = 1 day", "COALESCE({0}, '2020-01-02') = '2020-01-02'", "DAY_OF_WEEK({0}) = 3"),
+        *("DATE({0}) = {0}", "CASE WHEN z > 0 THEN {0} ELSE y END > '2000-01-01'", "LEAST({0}, y) = y"),
+    ],
+    "timestamp": [
+        *("{0} - y > 1 second", "{0} - y <= -1 microsecond", "{0} + 1 nanosecond > y", "y - 1 day <= {0}"),
+        *(
+            "{0} - '2020-01-01' = 0 seconds",
+            "ABS({0} - y) IN {{1 second, 24 hours}}",
+            "HOUR({0}) = 0",
+            "MINUTE({0}) > z",
+        ),
+        *(
+            "DATE({0}) < '2020-01-01'",
+            "DATE({0}) + 1 day = DATE(y)",
+            "DAY_OF_WEEK({0} + 1 day) = 4",
+            "{0} < y OR {0} = x",
+        ),
+        *("COALESCE({0}, '2020-01-01 00:00:01') > '2020-01-01'", "GREATEST({0}, y) = {0}", "{0} - y > y - {0}"),
+        *("HOUR({0} + 90 minutes) = 1", "CASE WHEN z > 0 THEN {0} - 1 ms ELSE y END <= x"),
+    ],
+    "duration": [
+        *(
+            "ABS({0}) > 1 second",
+            "{0} + y = 2 seconds",
+            "-{0} >= y",
+            "{0} - 1 microsecond < y",
+            "COALESCE({0}, y) = {0}",
+        ),
+        *("GREATEST({0}, 1 second) = 1 second", "CASE WHEN z > 0 THEN {0} ELSE 1 ns END < 1 us"),
     ],
 }
 PATTERNS = [
@@ -104,6 +159,7 @@ def group_of(data_type: pa.DataType) -> str:
         ("boolean", pa.types.is_boolean),
         ("date", pa.types.is_date),
         ("timestamp", pa.types.is_timestamp),
+        ("duration", pa.types.is_duration),
     ):
         if test(data_type):
             return name
@@ -116,7 +172,7 @@ def conditions(draw: Any, data_type: pa.DataType, depth: int = 2) -> str:
     group = group_of(data_type)
     constants = st.sampled_from(CONSTANTS[group])
     operator = draw(st.sampled_from(["=", "!=", "<", "<=", ">", ">="]))
-    choice = draw(st.integers(0, 9 if depth else 6))
+    choice = draw(st.integers(0, 11 if depth else 8))
     column = draw(st.sampled_from(["x", "x", "y"]))
     match choice:
         case 0 | 1:
@@ -135,9 +191,11 @@ def conditions(draw: Any, data_type: pa.DataType, depth: int = 2) -> str:
             return f"{column} {sign} {draw(st.sampled_from(['2', '0', '0.5', 'y', 'z']))} {operator} z"
         case 5 | 6:
             return f"{draw(constants)} {operator} {column}"
-        case 7:
+        case 7 | 8:
+            return draw(st.sampled_from(CALLS[group])).format(column)
+        case 9:
             return f"NOT ({draw(conditions(data_type, depth - 1))})"
-    word = " AND " if choice == 8 else " OR "
+    word = " AND " if choice == 10 else " OR "
     return "(" + word.join(draw(st.lists(conditions(data_type, depth - 1), min_size=2, max_size=3))) + ")"
 
 
@@ -350,3 +408,57 @@ def test_few_strings_get_the_numbers_that_many_get() -> None:
         many = pa.array(["zz", *texts, *texts], data_type).slice(1)
         assert classify_strings(many, table).tolist() == 2 * expected
         assert [classify_strings(many.slice(at, 1), table)[0] for at in range(len(texts))] == expected
+
+
+PARTS = pa.struct([("name", pa.string()), ("low", pa.struct([("n", pa.int32()), ("at", pa.timestamp("us", "UTC"))]))])
+NESTED = {
+    "p": (
+        PARTS,
+        st.none()
+        | st.fixed_dictionaries(
+            {
+                "name": st.none() | texts,
+                "low": st.none()
+                | st.fixed_dictionaries({"n": st.none() | integers(32), "at": st.none() | moments("us")}),
+            }
+        ),
+    ),
+    "l": (pa.list_(pa.string()), st.none() | st.lists(st.none() | texts, max_size=3)),
+    "m": (pa.large_list(pa.int64()), st.none() | st.lists(st.none() | integers(64), max_size=3)),
+    "s": (pa.string(), st.none() | texts),
+}
+ABOUT_NESTED = [
+    *(
+        "p.name = 'a'",
+        "LOWER(p.name) LIKE 'a%'",
+        "p.low.n > 1",
+        "p.low IS NULL",
+        "p IS NULL",
+        "p.low.at > '2020-01-01'",
+    ),
+    *("p.low.n + LENGTH(l) > 2", "ANY(l) = 'a'", "ANY(l) LIKE '%b'", "ANY(l) NOT LIKE 'a%'", "ANY(l) IS NULL"),
+    *("ANY(l) = s", "ANY(l) ILIKE 'A' AND ANY(m) > 1", "NOT ANY(m) IN {1, 2}", "(ANY(m) = 1) IS NULL", "l IS NULL"),
+    *("LENGTH(m) = 0", "CASE WHEN ANY(l) = p.name THEN p.low.n ELSE 5 END > 1", "ANY(m) + p.low.n > 3"),
+    *("CASE WHEN ANY(l) = 'a' THEN s ELSE SUBSTR(s, LENGTH(l)) END = 'a'", "SUBSTR(s, LENGTH(l), 1) = 'b'"),
+    *("STARTS_WITH(s, CASE WHEN ANY(m) > 1 THEN s ELSE p.name END)", "p.low.at + 100000 days > p.low.at + 1 ns"),
+    *("HOUR(p.low.at) = 0", "p.low.at - '2020-01-01' >= 1 second", "CONCAT(ANY(l), p.name) = 'aa'"),
+]
+
+
+@settings(max_examples=settings.get_profile("ceql").max_examples // 2)
+@given(data=st.data())
+def test_parts_of_structs_and_items_of_lists(data: st.DataObject) -> None:
+    rows = data.draw(st.lists(st.fixed_dictionaries({name: drawn for name, (_, drawn) in NESTED.items()}), max_size=8))
+    texts = data.draw(st.lists(st.sampled_from(ABOUT_NESTED), min_size=1, max_size=3))
+    formula = " ; ".join(f"(A AS v{index} FILTER v{index}[{text}])" for index, text in enumerate(texts))
+    schema = pa.schema([("type", pa.string()), *((name, data_type) for name, (data_type, _) in NESTED.items())])
+    alphabet = Alphabet.of(ceql.compile(f"SELECT * FROM S WHERE {formula}", schema).automaton)
+    n_before = data.draw(st.integers(0, 2)) if rows else 0
+    arrays = {
+        name: pa.array([row[name] for row in [*rows[:1] * n_before, *rows]], data_type).slice(n_before)
+        for name, (data_type, _) in NESTED.items()
+    }
+    encoder, symbols = SymbolEncoder(alphabet.guards), np.empty(len(rows), np.int32)
+    encoder.encode(Columns(arrays, "A"), symbols)
+    expected = [alphabet.symbol(Event("A", row)) for row in rows]
+    assert [encoder.masks[symbol] for symbol in symbols.tolist()] == expected

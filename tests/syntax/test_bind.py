@@ -262,8 +262,9 @@ def test_spark_types_without_counterpart(data_type: spark.DataType) -> None:
         (pa.null(), Kind.UNKNOWN),
         (pa.binary(), Kind.OTHER),
         (pa.time64("us"), Kind.OTHER),
-        (pa.duration("us"), Kind.OTHER),
-        (pa.list_(pa.int8()), Kind.OTHER),
+        (pa.duration("us"), Kind.DURATION),
+        (pa.list_(pa.int8()), Kind.LIST),
+        (pa.map_(pa.string(), pa.int8()), Kind.OTHER),
     ],
 )
 def test_kinds(data_type: pa.DataType, kind: Kind) -> None:

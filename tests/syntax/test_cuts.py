@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ceql.syntax.cuts import above, at_or_above, in_type, order
+from ceql.functions.order import order
+from ceql.syntax.cuts import above, at_or_above, in_type
 
 DAY = 24 * 3600 * 10**9
 HOLDS: dict[str, Any] = {

@@ -10,20 +10,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import date
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
+from ceql.functions import FUNCTIONS
+from ceql.functions.entry import INT64_MAX, INT64_MIN, as_kind
+from ceql.functions.order import order
 from ceql.schema import Kind
 from ceql.syntax import plan
-from ceql.syntax.cuts import order
 from ceql.syntax.patterns import search
 from ceql.syntax.times import nanoseconds
-from ceql.syntax.typecheck import INT64_MAX, INT64_MIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,14 @@ def evaluate(predicate: plan.Expression, event: Event) -> Any:
         case plan.HasType():
             return predicate.event_type == event.event_type and predicate.stream in (None, event.stream)
         case plan.Column():
-            value = event.attributes.get(predicate.name)
-            return nanoseconds(value) if isinstance(value, date) else value
+            return _as_value(event.attributes.get(predicate.name))
+        case plan.Item():
+            return _as_value(event.attributes[plan.ITEM])
+        case plan.Field():
+            value = evaluate(predicate.value, event)
+            return None if value is None else _as_value(value.get(predicate.name))
+        case plan.AnyItem():
+            return _any_item(predicate, event)
         case plan.Constant():
             return predicate.value
         case plan.Compare():
@@ -59,9 +66,19 @@ def evaluate(predicate: plan.Expression, event: Event) -> Any:
             return _COMPARISONS[predicate.operator](order(left, right))
         case plan.InSet():
             return _in_set(predicate, evaluate(predicate.value, event))
+        case plan.InList():
+            value = evaluate(predicate.value, event)
+            return None if value is None else value in predicate.values or (None if predicate.has_null else False)
         case plan.Matches():
             value = evaluate(predicate.value, event)
             return None if value is None else _is_found(predicate.regex, value)
+        case plan.Call():
+            arguments = [evaluate(argument, event) for argument in predicate.arguments]
+            return FUNCTIONS[predicate.function].value(predicate.kind, arguments)
+        case plan.Case():
+            cases = zip(predicate.conditions, predicate.values, strict=True)
+            chosen = (value for condition, value in cases if evaluate(condition, event) is True)
+            return as_kind(predicate.kind, evaluate(next(chosen, predicate.otherwise), event))
         case plan.IsNull():
             return evaluate(predicate.value, event) is None
         case plan.Not():
@@ -74,6 +91,12 @@ def evaluate(predicate: plan.Expression, event: Event) -> Any:
             return _not(opposite)
         case plan.Arithmetic():
             return _arithmetic(predicate, event)
+        case plan.TimeSum():
+            first, *others = [evaluate(operand, event) for operand in predicate.operands]
+            if first is None or None in others:
+                return None
+            signed = zip(predicate.operators, others, strict=True)
+            return first + sum(other if sign == "+" else -other for sign, other in signed)
         case plan.Negative():
             value = _operand(predicate.value, event)
             return None if value is None else _bounded(-value)
@@ -102,6 +125,18 @@ _COMPARISONS: dict[str, Callable[[int], bool]] = {
     ">": lambda sign: sign > 0,
     ">=": lambda sign: sign >= 0,
 }
+
+
+def _as_value(value: Any) -> Any:
+    return nanoseconds(value) if isinstance(value, date | timedelta) else value
+
+
+def _any_item(predicate: plan.AnyItem, event: Event) -> bool | None:
+    items = evaluate(predicate.items, event)
+    if items is None:
+        return None
+    events = [replace(event, attributes={**event.attributes, plan.ITEM: item}) for item in items]
+    return _not(_all([_not(evaluate(predicate.predicate, seen)) for seen in events]))
 
 
 def _not(value: bool | None) -> bool | None:  # noqa: FBT001

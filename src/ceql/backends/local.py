@@ -29,6 +29,7 @@ def match(
     shape: Shape = "matches",
     sort: bool = False,
     complete: bool = False,
+    params: Mapping[str, object] | None = None,
     max_state_bytes: int | None = None,
 ) -> Matches:
     """Return the matches of a query over some events, computed while they are read.
@@ -45,6 +46,7 @@ def match(
         sort: sort the events by time first; without it, time that runs backwards is an error.
         complete: whether nothing comes after these events. Then the matches of `NOT ... FOR` count whose time goes
             beyond the last event.
+        params: the values of the query's parameters; see `ceql.compile`. They replace those of a compiled query.
         max_state_bytes: raise an error rather than hold more than this.
     """
     options: dict[str, Any] = {
@@ -53,6 +55,7 @@ def match(
         "time_column": time_column,
         "order_by": order_by,
         "sort": sort,
+        "params": params,
         "max_state_bytes": max_state_bytes,
     }
     return Matches(_Rereading(query, events, options, END_OF_ALL if complete else END_OF_EVENTS))

@@ -12,7 +12,17 @@ import typer
 import ceql
 from ceql.backends.files import FileError, read_events
 from ceql.backends.json_lines import json_line
-from ceql.cli.arguments import OrderBy, QueryFile, TimeColumn, TypeColumn, columns_in, read_query
+from ceql.cli.arguments import (
+    OrderBy,
+    ParamFile,
+    Params,
+    QueryFile,
+    TimeColumn,
+    TypeColumn,
+    columns_in,
+    read_params,
+    read_query,
+)
 from ceql.cli.bench import bench
 from ceql.cli.datasets import datasets
 from ceql.cli.demo import demo
@@ -91,12 +101,14 @@ def main(
 
 
 @app.command(cls=Command)
-def check(
+def check(  # noqa: PLR0917
     file: QueryFile,
     schema: SchemaFile = None,
     type_column: TypeColumn = "type",
     time_column: TimeColumn = None,
     order_by: OrderBy = "",
+    param: Params = [],  # noqa: B006
+    param_file: ParamFile = None,
     json: Annotated[  # noqa: FBT002
         bool,
         typer.Option("--json", help="Print the result as JSON: the mistake with its place, or the columns of matches."),
@@ -110,19 +122,24 @@ def check(
       ceql check fraud.ceql --schema trades.parquet
       ceql check fraud.ceql --json
     """  # noqa: D301 - the backspace keeps lines as they are
+    params = read_params(param, param_file)
     if json:
-        _check_as_json(file, schema, type_column, time_column, order_by)
+        _check_as_json(file, schema, type_column, time_column, order_by, params)
         return
-    query = _compiled(file, schema, type_column, time_column, order_by)
+    query = _compiled(file, schema, type_column, time_column, order_by, params)
     say(f"{file}: ok")
     _note_unknown_types(query)
 
 
-def _check_as_json(file: Path, schema: Path | None, type_column: str, time_column: str | None, order_by: str) -> None:
+def _check_as_json(
+    file: Path, schema: Path | None, type_column: str, time_column: str | None, order_by: str, params: dict[str, object]
+) -> None:
     columns = None if schema is None else _read_schema(schema, type_column, columns_in(order_by))
     try:
         with warnings_told():
-            query = ceql.compile(read_query(file), columns, time_column=time_column, order_by=columns_in(order_by))
+            query = ceql.compile(
+                read_query(file), columns, time_column=time_column, order_by=columns_in(order_by), params=params
+            )
     except QueryError as error:
         place = {"line": error.line, "column": error.column}
         say(json_line({"ok": False, "message": error.message, **place, "hint": error.hint}))
@@ -144,6 +161,8 @@ def explain(  # noqa: PLR0917
     type_column: TypeColumn = "type",
     time_column: TimeColumn = None,
     order_by: OrderBy = "",
+    param: Params = [],  # noqa: B006
+    param_file: ParamFile = None,
     stage: Annotated[Stage, typer.Option(help="What to show; the plan says what the query costs.")] = Stage.plan,
     format: Annotated[
         Format, typer.Option(help="Text, a graph for Graphviz or Mermaid, or a picture of the automaton.")
@@ -159,7 +178,7 @@ def explain(  # noqa: PLR0917
     """  # noqa: D301 - the backspace keeps lines as they are
     if stage is Stage.ast and format is Format.svg:
         raise typer.BadParameter("only the automaton is drawn: use --stage automaton", param_hint="--format")
-    query = _compiled(file, schema, type_column, time_column, order_by)
+    query = _compiled(file, schema, type_column, time_column, order_by, read_params(param, param_file))
     try:
         say(query.explain(stage.value, format=format.value))
     except CeqlError as error:
@@ -167,12 +186,14 @@ def explain(  # noqa: PLR0917
     _note_unknown_types(query)
 
 
-def _compiled(file: Path, schema: Path | None, type_column: str, time_column: str | None, order_by: str) -> ceql.Query:
+def _compiled(
+    file: Path, schema: Path | None, type_column: str, time_column: str | None, order_by: str, params: dict[str, object]
+) -> ceql.Query:
     text = read_query(file)
     columns = None if schema is None else _read_schema(schema, type_column, columns_in(order_by))
     try:
         with warnings_told():
-            return ceql.compile(text, columns, time_column=time_column, order_by=columns_in(order_by))
+            return ceql.compile(text, columns, time_column=time_column, order_by=columns_in(order_by), params=params)
     except CeqlError as error:
         fail(f"{file}: {error}")
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ceql.cli.exits import WRONG_DATA, WRONG_USE, fail, reason
+from ceql.visible import visible
 
 QueryFile = Annotated[Path, typer.Argument(help="File with the query; - reads standard input.", metavar="FILE")]
 TypeColumn = Annotated[
@@ -19,6 +22,17 @@ TimeColumn = Annotated[
     str | None, typer.Option("--time-column", help="Attribute that durations in WITHIN and FOR measure.")
 ]
 OrderBy = Annotated[str, typer.Option(help="Further columns that order the events, separated by commas.")]
+Params = Annotated[
+    list[str],
+    typer.Option(
+        "--param",
+        metavar="NAME=VALUE",
+        help="Value of a $parameter: a number, text, or JSON such as a list. Repeatable.",
+    ),
+]
+ParamFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="File with values of $parameters: a JSON object, by name.")
+]
 Master = Annotated[
     str | None,
     typer.Option(metavar="URL", help="Where Spark runs; by default as in its settings, else local\\[*]."),
@@ -52,6 +66,42 @@ def read_query(file: Path) -> str:
         fail(f"cannot read {file}: {reason(error)}", WRONG_DATA)
     except UnicodeDecodeError as error:
         fail(f"{file}: not UTF-8 at byte {error.start}", WRONG_DATA)
+
+
+def read_params(given: list[str], file: Path | None) -> dict[str, object]:
+    """Return the values of parameters; those of single options count more than those of the file."""
+    found: dict[str, object] = {} if file is None else _params_in(file)
+    for text in given:
+        name, is_pair, value = text.removeprefix("$").partition("=")
+        if not (name and is_pair):
+            raise typer.BadParameter(f"'{visible(text)}' is not NAME=VALUE", param_hint="--param")
+        found[name] = _param(value)
+    return found
+
+
+def _params_in(file: Path) -> dict[str, object]:
+    try:
+        found = json.loads(file.read_bytes(), parse_float=Decimal)
+    except OSError as error:
+        fail(f"cannot read {file}: {reason(error)}", WRONG_DATA)
+    except ValueError as error:
+        fail(f"{file}: not JSON: {error}", WRONG_DATA)
+    if not isinstance(found, dict):
+        fail(f'{file}: not a JSON object\nhint: write {{"limit": 5, "blocklist": ["a", "b"]}}', WRONG_DATA)
+    return found
+
+
+def _param(text: str) -> object:
+    """Return a value: JSON if it is, else the text itself.
+
+    >>> _param("5"), _param("abc"), _param('["a", "b"]'), _param('"5"')
+    (5, 'abc', ['a', 'b'], '5')
+    """
+    try:
+        value: object = json.loads(text, parse_float=Decimal)
+    except ValueError:
+        return text
+    return value
 
 
 def columns_in(order_by: str) -> list[str]:

@@ -44,6 +44,7 @@ def run_locally(request: Request) -> Summary:
             shape=request.shape,
             sort=request.sort,
             complete=request.complete,
+            params=request.params,
         )
         found = _found(request, matches)
     if not isinstance(found, int):

@@ -80,6 +80,7 @@ def _run(request: Request, spark: SparkSession) -> tuple[Sequence[str], int | li
         "type_column": request.type_column,
         "time_column": request.time_column,
         "order_by": request.order_by,
+        "params": request.params,
         "plan": request.plan,
     }
     if request.is_verbose:
@@ -103,7 +104,7 @@ def _run(request: Request, spark: SparkSession) -> tuple[Sequence[str], int | li
     if n_tied is not None and n_tied.value:
         warn(tied_events(n_tied.value, job.query.plan.order))
     if found in (0, []):
-        note_unseen_types(request.text, _types(request, events))
+        note_unseen_types(request, _types(request, events))
     return rows.columns, found, dropped
 
 
@@ -120,7 +121,13 @@ class _DropCounter:
         schema = dict(events) if len(events) > 1 else next(iter(events.values()))
         # The run itself reports mistakes in the query.
         with suppress(CeqlError):
-            query = ceql.compile(request.text, schema, time_column=request.time_column, order_by=request.order_by)
+            query = ceql.compile(
+                request.text,
+                schema,
+                time_column=request.time_column,
+                order_by=request.order_by,
+                params=request.params,
+            )
             self._plan = query.plan
             self.events = {stream: self._observed(request, query.plan, stream) for stream in events}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import pyarrow as pa
@@ -51,6 +51,7 @@ class Request:
     plan: PlanName
     is_verbose: bool
     as_json: bool
+    params: Mapping[str, object] = field(default_factory=dict, kw_only=True)
 
     @property
     def written_to(self) -> str | None:
@@ -87,28 +88,28 @@ class Request:
         return bool(declared) and named <= set(declared)
 
 
-def note_many_matches(text: str) -> None:
+def note_many_matches(request: Request) -> None:
     """Warn of a query of which one event may complete very many matches."""
-    query = _compiled(text).plan
+    query = _compiled(request).plan
     many = many_matches(query)
     if many is not None and query.limit is None:
         tell(f"warning: {'; '.join(many)}")
 
 
-def note_unseen_types(text: str, seen: Iterable[str | None]) -> None:
+def note_unseen_types(request: Request, seen: Iterable[str | None]) -> None:
     """After a run without matches, name event types of the query that never occurred."""
     note = unseen_types(
-        event_types(_compiled(text).automaton), {event_type for event_type in seen if event_type is not None}
+        event_types(_compiled(request).automaton), {event_type for event_type in seen if event_type is not None}
     )
     if note is not None:
         tell(f"note: {note}")
 
 
-def _compiled(text: str) -> Query:
+def _compiled(request: Request) -> Query:
     """Return a query compiled without its events, without warnings: the run itself warns."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CeqlWarning)
-        return compile(text)
+        return compile(request.text, params=request.params)
 
 
 @contextmanager

@@ -12,6 +12,8 @@ from ceql.cli.arguments import (
     Master,
     OrderBy,
     OutputFormat,
+    ParamFile,
+    Params,
     QueryFile,
     ReaderOptions,
     SparkSettings,
@@ -20,6 +22,7 @@ from ceql.cli.arguments import (
     Verbose,
     check_master,
     columns_in,
+    read_params,
     read_query,
 )
 from ceql.cli.exits import (
@@ -106,6 +109,8 @@ def run(  # noqa: PLR0917
     type_column: TypeColumn = "type",
     time_column: TimeColumn = None,
     order_by: OrderBy = "",
+    param: Params = [],  # noqa: B006
+    param_file: ParamFile = None,
     shape: Annotated[
         Shape, typer.Option(help="A row per match or per matched event; row numbers with --engine local.")
     ] = Shape.matches,
@@ -148,6 +153,7 @@ def run(  # noqa: PLR0917
     try:
         request = Request(
             text=text,
+            params=read_params(param, param_file),
             streams=paths_by_stream(text, input),
             output=output,
             type_column=type_column or None,
@@ -166,7 +172,7 @@ def run(  # noqa: PLR0917
             is_verbose=verbose,
             as_json=json,
         )
-        note_many_matches(text)
+        note_many_matches(request)
         with until_nobody_reads():
             summary = run_locally(request) if engine is Engine.local else on_spark(request)
     except QueryError as error:

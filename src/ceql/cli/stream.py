@@ -14,6 +14,8 @@ from ceql.cli.arguments import (
     Master,
     OrderBy,
     OutputFormat,
+    ParamFile,
+    Params,
     QueryFile,
     ReaderOptions,
     SparkSettings,
@@ -22,6 +24,7 @@ from ceql.cli.arguments import (
     Verbose,
     check_master,
     columns_in,
+    read_params,
     read_query,
 )
 from ceql.cli.exits import WRONG_DATA, cancellation_told, fail, in_words_of_options, spark_troubles_told
@@ -101,6 +104,8 @@ def stream(  # noqa: PLR0917
     type_column: TypeColumn = "type",
     time_column: TimeColumn = None,
     order_by: OrderBy = "",
+    param: Params = [],  # noqa: B006
+    param_file: ParamFile = None,
     watermark: Annotated[
         str,
         typer.Option(metavar="DURATION", help="How late an event may be, compared with the latest event so far."),
@@ -154,6 +159,7 @@ def stream(  # noqa: PLR0917
     try:
         request = StreamRequest(
             text=text,
+            params=read_params(param, param_file),
             streams=_one_path_each(paths_by_stream(text, input)),
             output=output,
             type_column=type_column or None,
@@ -180,7 +186,7 @@ def stream(  # noqa: PLR0917
             trigger=trigger,
             bad_records=bad_records,
         )
-        note_many_matches(text)
+        note_many_matches(request)
         code = _on_spark(request)
     except QueryError as error:
         fail(f"{file}: {error}")

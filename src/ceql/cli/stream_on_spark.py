@@ -90,6 +90,7 @@ def _prepared(request: StreamRequest, spark: SparkSession) -> list[DataStreamWri
         "type_column": request.type_column,
         "time_column": request.time_column,
         "order_by": request.order_by,
+        "params": request.params,
     }
     aside = _bad_records(request, spark, events, options)
     if request.is_verbose:

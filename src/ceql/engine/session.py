@@ -67,6 +67,7 @@ class Session:
         time_column: str | None = None,
         order_by: str | Sequence[str] = (),
         sort: bool = False,
+        params: Mapping[str, object] | None = None,
         max_state_bytes: int | None = None,
         memo_capacity: int = DEFAULT_CAPACITY,
         chunk_size: int = DEFAULT_CHUNK,
@@ -75,9 +76,9 @@ class Session:
             time_column, order_by = time_column or query.time_column, order_by or query.order_by
         layout = Layout(shape, type_column, time_column, column_names(order_by))
         if isinstance(query, Query):
-            draft, self._schema, self._plan = query.draft, query.schema, query.plan
+            draft, self._schema, self._plan = query.draft.given(params), query.schema, query.plan
         else:
-            draft, self._schema = read_draft(query), Schema.unknown()
+            draft, self._schema = read_draft(query).given(params), Schema.unknown()
             # A wrong query is an error at once, although the types of the events are not known yet.
             self._plan = _untyped_plan(draft, layout.time_column, layout.order_by)
         self._sort = sort

@@ -9,7 +9,7 @@ from ceql.automaton.cea import CEA, MARK, SKIP, TRUE, Guard, Transition
 from ceql.schema import Kind
 from ceql.syntax import plan
 from ceql.syntax.ast import quoted_name
-from ceql.syntax.times import write_time
+from ceql.syntax.times import write_duration, write_time
 
 
 def predicate_text(predicate: plan.Expression) -> str:
@@ -30,6 +30,10 @@ def _predicate_and_level(predicate: plan.Expression) -> tuple[str, int]:
             return (name if predicate.stream is None else f"{quoted_name(predicate.stream)}>{name}"), 9
         case plan.Column():
             return quoted_name(predicate.name), 9
+        case plan.Field():
+            return f"{_predicate(predicate.value, 9)}.{quoted_name(predicate.name)}", 9
+        case plan.AnyItem():
+            return _predicate_and_level(_named_item(predicate))
         case plan.Constant():
             return _constant(predicate), 6
         case plan.Any():
@@ -43,13 +47,21 @@ def _predicate_and_level(predicate: plan.Expression) -> tuple[str, int]:
         case plan.InSet():
             items = [_constant(item) for item in predicate.items] + ["NULL"] * predicate.has_null
             return f"{_predicate(predicate.value, 4)} IN {{{', '.join(items)}}}", 3
+        case plan.InList():
+            return f"{_predicate(predicate.value, 4)} IN ${predicate.values.name}", 3
         case plan.Matches():
             return f"{_predicate(predicate.value, 4)} RLIKE {_constant(plan.Constant(predicate.regex, Kind.STRING))}", 3
+        case plan.Call():
+            return f"{predicate.function}({', '.join(_predicate(part, 0) for part in predicate.arguments)})", 9
+        case plan.Case():
+            cases = zip(predicate.conditions, predicate.values, strict=True)
+            branches = [f"WHEN {_predicate(asked, 0)} THEN {_predicate(value, 0)}" for asked, value in cases]
+            return f"CASE {' '.join(branches)} ELSE {_predicate(predicate.otherwise, 0)} END", 9
         case plan.IsNull():
             return f"{_predicate(predicate.value, 4)} IS NULL", 3
         case plan.Negative():
             return f"-{_predicate(predicate.value, 7)}", 6
-        case plan.Arithmetic():
+        case plan.Arithmetic() | plan.TimeSum():
             level = 4 if predicate.operators[0] in "+-" else 5
             first, *rest = (_predicate(operand, level + 1) for operand in predicate.operands)
             pairs = zip(predicate.operators, rest, strict=True)
@@ -57,8 +69,16 @@ def _predicate_and_level(predicate: plan.Expression) -> tuple[str, int]:
     raise AssertionError(f"no rule for {type(predicate).__name__}")
 
 
+def _named_item(predicate: plan.AnyItem) -> plan.Expression:
+    """Return the predicate of a list's items with `ANY(list)` in place of the item."""
+    name = plan.Call("ANY", (predicate.items,), Kind.BOOLEAN)
+    return plan.replaced(predicate.predicate, lambda part: name if isinstance(part, plan.Item) else None)
+
+
 def _constant(constant: plan.Constant) -> str:
     value: Any = constant.value
+    if constant.kind is Kind.DURATION and value is not None:
+        return write_duration(value)
     if constant.kind.is_time and value is not None:
         value = write_time(value, constant.kind)
     if isinstance(value, str):

@@ -388,7 +388,7 @@ class InSet(Predicate):
     level: ClassVar[int] = 3
 
     value: Predicate
-    items: tuple[Constant, ...]
+    items: tuple[Constant | Duration | Parameter, ...]
     is_negated: bool
 
     def __str__(self) -> str:
@@ -428,18 +428,23 @@ class Between(Predicate):
 
 @dataclass(frozen=True, slots=True)
 class Like(Predicate):
-    """`a LIKE 'x%'`, or `a RLIKE 'x.*'` when the pattern is a regular expression."""
+    """`a LIKE 'x%'`, `a ILIKE 'x%'`, or `a RLIKE 'x.*'` when the pattern is a regular expression."""
 
     level: ClassVar[int] = 3
 
     value: Predicate
-    pattern: Constant
+    pattern: Constant | Parameter
     is_regex: bool
     is_negated: bool
+    ignores_case: bool = False
+
+    @property
+    def word(self) -> str:
+        """The operator."""
+        return "RLIKE" if self.is_regex else "ILIKE" if self.ignores_case else "LIKE"
 
     def __str__(self) -> str:
-        word = "RLIKE" if self.is_regex else "LIKE"
-        return f"{self.value.at_least(4)} {_not(self.is_negated)}{word} {self.pattern}"
+        return f"{self.value.at_least(4)} {_not(self.is_negated)}{self.word} {self.pattern}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -486,14 +491,66 @@ class Negative(Predicate):
 
 
 @dataclass(frozen=True, slots=True)
+class Call(Predicate):
+    """`LOWER(a)`; the function's name is in capitals."""
+
+    function: Name
+    arguments: tuple[Predicate, ...]
+
+    def __str__(self) -> str:
+        return f"{self.function.text}({_joined(self.arguments)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Branch(Node):
+    """`WHEN p THEN v` of a CASE."""
+
+    condition: Predicate
+    value: Predicate
+
+    def __str__(self) -> str:
+        return f"WHEN {self.condition} THEN {self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Case(Predicate):
+    """`CASE WHEN p THEN v ELSE w END`, or `CASE a WHEN b THEN v END`, where a is compared with b."""
+
+    compared: Predicate | None
+    branches: tuple[Branch, ...]
+    otherwise: Predicate | None
+
+    def __str__(self) -> str:
+        compared = "" if self.compared is None else f" {_case_operand(self.compared)}"
+        otherwise = "" if self.otherwise is None else f" ELSE {self.otherwise}"
+        return f"CASE{compared} {_joined(self.branches, ' ')}{otherwise} END"
+
+
+def _case_operand(value: Predicate) -> str:
+    """Return what CASE compares; in parentheses where CASE would otherwise be read as a name."""
+    text = value.at_least(4)
+    return f"({text})" if text.startswith("-") else text
+
+
+@dataclass(frozen=True, slots=True)
 class Attribute(Predicate):
-    """An attribute of the event; `variable` is set where the user wrote `x.a`."""
+    """An attribute of the event, or a part of it.
+
+    `variable` is what stands before the first dot: a variable, or an attribute that has parts. `parts` is what stands
+    after the second dot.
+    """
 
     name: Name
     variable: Name | None = None
+    parts: tuple[Name, ...] = ()
+
+    @property
+    def path(self) -> tuple[Name, ...]:
+        """All names, from the left."""
+        return ((self.variable,) if self.variable else ()) + (self.name, *self.parts)
 
     def __str__(self) -> str:
-        return f"{self.variable}.{self.name}" if self.variable else str(self.name)
+        return _joined(self.path, ".")
 
 
 ConstantValue = int | Decimal | str | bool | None
@@ -511,6 +568,44 @@ class Constant(Predicate):
         if isinstance(self.value, str):
             return "'" + self.value.replace("'", "''") + "'"
         return "NULL" if self.value is None else str(self.value).upper()
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter(Predicate):
+    """`$limit`: a value, or a list of values, that is given beside the query."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"${self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class InList(Predicate):
+    """`a IN $blocklist`."""
+
+    level: ClassVar[int] = 3
+
+    value: Predicate
+    values: Parameter
+    is_negated: bool
+
+    def __str__(self) -> str:
+        return f"{self.value.at_least(4)} {_not(self.is_negated)}IN {self.values}"
+
+
+@dataclass(frozen=True, slots=True)
+class Duration(Predicate):
+    """`1 hour 30 minutes`."""
+
+    parts: tuple[tuple[int | Decimal, str], ...]
+
+    def __str__(self) -> str:
+        return _duration(self.parts)
+
+
+def _duration(parts: tuple[tuple[int | Decimal, str], ...]) -> str:
+    return " ".join(f"{amount} {unit}" for amount, unit in parts)
 
 
 def _not(is_negated: bool) -> str:  # noqa: FBT001
@@ -589,8 +684,7 @@ class DurationWindow(Window):
     @property
     def length(self) -> str:
         """How long it is, as in `3 minutes`."""
-        duration = " ".join(f"{amount} {unit}" for amount, unit in self.parts)
-        return duration + (f" [{self.attribute}]" if self.attribute else "")
+        return _duration(self.parts) + (f" [{self.attribute}]" if self.attribute else "")
 
 
 @dataclass(frozen=True, slots=True)

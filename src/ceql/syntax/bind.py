@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ceql.errors import Span, did_you_mean, listing, warn
-from ceql.schema import EventType, Kind, Schema, kind_of
+from ceql.parameters import NO_PARAMETERS, Parameters
+from ceql.schema import EventType, Schema, kind_of
 from ceql.syntax import ast, plan
 from ceql.syntax.clauses import attribute_measured, bounds_of, check_partition, order_of, silences_of, window_of
 from ceql.syntax.declare import declared_schema
 from ceql.syntax.mistakes import Mistake, shortened
-from ceql.syntax.scope import Names, Owner, Scope, names_in, sources_of
+from ceql.syntax.scope import Names, Owner, Scope, names_in, part_type, sources_of
 from ceql.syntax.typecheck import bind_condition, quoted_attribute
 
 if TYPE_CHECKING:
@@ -52,7 +53,12 @@ MANY = 2
 
 
 def bind(
-    query: ast.Query, schema: Schema, *, time_column: str | None = None, order_by: Sequence[str] = ()
+    query: ast.Query,
+    schema: Schema,
+    *,
+    time_column: str | None = None,
+    order_by: Sequence[str] = (),
+    parameters: Parameters = NO_PARAMETERS,
 ) -> plan.Plan:
     """Return the plan of a query over events of a schema.
 
@@ -63,6 +69,7 @@ def bind(
             only timestamp or date.
         order_by: the attributes that order the stream; `match_start` shows the first of them if there is neither a
             window on an attribute nor a time column.
+        parameters: the values that the query gets from outside.
 
     Raises:
         Mistake: for the caller to turn into a `QueryError` with the text at hand.
@@ -72,7 +79,7 @@ def bind(
     sources = sources_of(query, schema)
     scope = Scope(sources, names_in(query.formula))
     top = _top(query.formula)
-    formula, holdings = _FormulaBinder(scope, top).bind(query.formula)
+    formula, holdings = _FormulaBinder(scope, top, parameters).bind(query.formula)
     check_partition(query, scope)
     window = window_of(query, scope, time_column)
     durations = [None if part is None else part.duration for part in _timed_absences(top)]
@@ -176,9 +183,10 @@ class _Holdings:
 class _FormulaBinder:
     """One method per operator: AST formula to plan formula and holdings."""
 
-    def __init__(self, scope: Scope, top: ast.Formula) -> None:
+    def __init__(self, scope: Scope, top: ast.Formula, parameters: Parameters) -> None:
         """Make a binder for a pattern; `top` is what its last FILTERs and the like cover."""
         self.scope = scope
+        self.parameters = parameters
         self._top = top
 
     def bind(self, node: ast.Formula) -> tuple[plan.Formula, _Holdings]:
@@ -451,25 +459,45 @@ class _FormulaBinder:
         """Return the predicate of a condition on events of some types, which a variable holds."""
         owner = Owner.of(variable, types)
 
-        def kind_of_attribute(attribute: ast.Attribute) -> Kind:
-            if attribute.variable is not None and attribute.variable.text != variable:
-                message = f"a condition on '{variable}' cannot use '{attribute}': a condition sees one event"
-                hint = "correlate events with PARTITION BY, or compare in a query over the matches"
-                name = attribute.variable.text
-                if self.scope.names.introduced(name) is None:
-                    if not self.scope.is_unknown and name not in self.scope.attributes_of(self.scope.pattern_types):
-                        raise _unknown_variable(attribute.variable, self.scope.names.known)
-                    message = f"'{attribute}' is part of attribute '{name}', and only whole attributes can be compared"
-                    hint = "put its value into a column first"
-                raise Mistake(message, attribute.span, hint)
-            return kind_of(self.scope.type_of_attribute(attribute.name, types, owner))
+        def attribute_of(attribute: ast.Attribute) -> tuple[plan.Expression, pa.DataType]:
+            first, *parts = self._own_path(attribute, variable, types)
+            data_type = self.scope.type_of_attribute(first, types, owner)
+            found: plan.Expression = plan.Column(first.text, kind_of(data_type))
+            for number, part in enumerate(parts):
+                data_type = part_type(data_type, part, ".".join(str(name) for name in [first, *parts[:number]]))
+                found = plan.Field(found, part.text, kind_of(data_type))
+            return found, data_type
 
         attributes = self.scope.attributes_of(self.scope.pattern_types)
-        bound = bind_condition(node, kind_of_attribute, attributes)
+        bound = bind_condition(node, attribute_of, attributes, self.parameters)
         _warn_of_zones(node, attributes)
         if not self.scope.is_unknown:
             _warn_of_constants(node, attributes)
         return bound
+
+    def _own_path(self, attribute: ast.Attribute, variable: str, types: frozenset[EventType]) -> tuple[ast.Name, ...]:
+        """Return the names of an attribute and its parts, without the variable that may stand before them.
+
+        Where nothing is known of the events, what another variable is called may also be an attribute.
+        """
+        first, *others = attribute.path
+        if not others:
+            return attribute.path
+        if first.text == variable:
+            return attribute.path[1:]
+        is_variable = self.scope.names.introduced(first.text) is not None
+        own = self.scope.attributes_of(types).get(first.text)
+        if own is not None and pa.types.is_struct(own):
+            if is_variable:
+                warn(f"'{attribute}' is a part of the attribute '{first.text}', not of the variable '{first.text}'")
+            return attribute.path
+        if is_variable and not self.scope.is_unknown:
+            message = f"a condition on '{variable}' cannot use '{attribute}': a condition sees one event"
+            hint = "correlate events with PARTITION BY, or compare in a query over the matches"
+            raise Mistake(message, attribute.span, hint)
+        if not self.scope.is_unknown and first.text not in self.scope.attributes_of(self.scope.pattern_types):
+            raise _unknown_variable(first, self.scope.names.known)
+        return attribute.path
 
     def _check_bound(self, name: ast.Name, held: _Holdings, covered: ast.Formula, clause: str) -> _Holding:
         holdings = [part[name.text] for part in (held.variables, held.absent) if name.text in part]

@@ -13,8 +13,9 @@ from ceql.errors import did_you_mean, listing
 from ceql.schema import Kind, kind_of
 from ceql.syntax import ast, plan
 from ceql.syntax.mistakes import Mistake
-from ceql.syntax.parser import MAX_COUNT, UNBOUNDED_HINT, UNITS
+from ceql.syntax.parser import MAX_COUNT, UNBOUNDED_HINT
 from ceql.syntax.scope import PATTERN, Scope
+from ceql.syntax.times import UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +29,7 @@ def check_partition(query: ast.Query, scope: Scope) -> None:
             raise Mistake(f"PARTITION BY names '{name.text}' twice", name.span)
         seen.add(name.text)
         data_type = scope.type_of_attribute(name, scope.pattern_types, PATTERN)
-        if kind_of(data_type) is Kind.OTHER:
+        if kind_of(data_type) in (Kind.LIST, Kind.DURATION, Kind.OTHER):
             message = f"PARTITION BY cannot compare '{name.text}': it is of type {data_type}"
             raise Mistake(message, name.span, "use a boolean, number, string, timestamp or date")
 

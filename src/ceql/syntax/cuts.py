@@ -8,33 +8,16 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from ceql.schema import kind_of
+from ceql.functions.order import order
+from ceql.schema import NANOSECONDS_IN_UNIT, kind_of
 from ceql.syntax.times import NANOSECONDS_PER_DAY
 
 Number: TypeAlias = int | float | Decimal | Fraction
-
-_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
-
-
-def order(left: Any, right: Any) -> int:
-    """Return -1, 0 or 1 as left is less than, equal to or greater than right; NaN is the greatest number.
-
-    >>> order(float("nan"), float("inf")), order(float("nan"), float("nan")), order(-0.0, 0.0)
-    (1, 0, 0)
-    """
-    left_is_nan, right_is_nan = _is_nan(left), _is_nan(right)
-    if left_is_nan or right_is_nan:
-        return int(left_is_nan) - int(right_is_nan)
-    return int(left > right) - int(left < right)
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and math.isnan(value)
 
 
 def in_type(operator: str, constant: Number, data_type: pa.DataType) -> tuple[str, Number] | bool:
@@ -89,13 +72,13 @@ def above(constant: Number, data_type: pa.DataType) -> Number | None:
 
 
 def units_in_one(data_type: pa.DataType) -> Fraction:
-    """Return how many stored integer units of a type make 1, or one nanosecond for times.
+    """Return how many stored integer units of a type make 1, or one nanosecond for times and durations.
 
     >>> units_in_one(pa.decimal128(9, 2)), units_in_one(pa.timestamp("ms")), units_in_one(pa.int16())
     (Fraction(100, 1), Fraction(1, 1000000), Fraction(1, 1))
     """
-    if pa.types.is_timestamp(data_type):
-        return Fraction(1, _NANOSECONDS[data_type.unit])
+    if pa.types.is_timestamp(data_type) or pa.types.is_duration(data_type):
+        return Fraction(1, NANOSECONDS_IN_UNIT[data_type.unit])
     if pa.types.is_date(data_type):
         return Fraction(1, NANOSECONDS_PER_DAY if pa.types.is_date32(data_type) else 10**6)
     return Fraction(10) ** data_type.scale if pa.types.is_decimal(data_type) else Fraction(1)
@@ -120,7 +103,7 @@ def _in_range(units: int, data_type: pa.DataType) -> int | Decimal | None:
 def _from_units(units: int, data_type: pa.DataType) -> int | Decimal:
     """Return the value with this many stored units."""
     if not pa.types.is_decimal(data_type):
-        return int(units / units_in_one(data_type)) if kind_of(data_type).is_time else units
+        return int(units / units_in_one(data_type)) if kind_of(data_type).is_in_nanoseconds else units
     # Arithmetic would round to the digits of Python's context.
     return Decimal((int(units < 0), tuple(map(int, str(abs(units)))), -data_type.scale))
 

@@ -80,17 +80,18 @@ _REPETITIONS = ("PLUS", "STAR", "REPETITION", "LBRACE", "COLON_BRACE", "ARROW_BR
 _GOING_ON = ("SEMICOLON", "COLON", "ARROW", *_REPETITIONS, "_AS", "_OR")
 _PATH = re.compile(r"(?!select\s|create\s|/\*|--)(?:.*\.ceql|\S*[/\\]\S*)", re.IGNORECASE)
 _NEXT_WORD = re.compile(r"[ \t]+(\w+)")
-_VALUE_START = {"NAME", "QUOTED_NAME", "NUMBER", "STRING"}
+_VALUE_START = {"NAME", "QUOTED_NAME", "NUMBER", "STRING", "PARAMETER"}
+_ARITHMETIC = {"PLUS", "STAR", "SLASH", "PERCENT"}
 _GROUPS = (
-    ({"NAME", "NUMBER", "NOT"}, {*_VALUE_START, "LPAR", "TRUE", "FALSE", "NULL", "NOT"}, "a predicate"),
-    ({"NAME", "NUMBER"}, {*_VALUE_START, "LPAR", "TRUE", "FALSE", "NULL"}, "a value"),
-    ({"STRING", "NULL"}, {"NUMBER", "STRING", "TRUE", "FALSE", "NULL"}, "a constant"),
+    ({"NAME", "NUMBER", "NOT"}, {*_VALUE_START, "LPAR", "TRUE", "FALSE", "NULL", "NOT", "_CASE"}, "a predicate"),
+    ({"NAME", "NUMBER"}, {*_VALUE_START, "LPAR", "TRUE", "FALSE", "NULL", "_CASE"}, "a value"),
+    ({"STRING", "NULL"}, {"NUMBER", "STRING", "PARAMETER", "TRUE", "FALSE", "NULL"}, "a constant"),
     (
         {"COMPARISON"},
-        {"COMPARISON", "MORE", "NOT", "_IN", "_BETWEEN", "LIKE", "RLIKE", "_IS", "PLUS", "STAR", "SLASH", "PERCENT"},
+        {"COMPARISON", "MORE", "NOT", "_IN", "_BETWEEN", "LIKE", "ILIKE", "RLIKE", "_IS", *_ARITHMETIC, "LPAR"},
         "an operator",
     ),
-    ({"PERCENT"}, {"PLUS", "STAR", "SLASH", "PERCENT"}, "an operator"),
+    ({"PERCENT"}, {*_ARITHMETIC, "LPAR"}, "an operator"),
 )
 """Words for groups of tokens in hints: (tokens that must all be expected, tokens that the words replace, the words)."""
 
@@ -402,7 +403,7 @@ def _sql_habit(token: Token, before: list[Token], accepted: set[str]) -> str | N
     is_pattern = {"SEMICOLON", "COLON"} <= accepted
     if is_pattern and token.type == "NAME" and token.upper() == "GROUP":
         return "write PARTITION BY [...]"
-    if is_pattern and token.type in ("COMPARISON", "MORE", "_IN", "LIKE"):
+    if is_pattern and token.type in ("COMPARISON", "MORE", "_IN", "LIKE", "ILIKE"):
         return "WHERE takes a pattern; write conditions after it, as FILTER x[...]"
     if is_pattern and token.type == "NAME" and last == "NAME" and before[-1].upper() == "PERMUTE":
         return "write PERMUTE(A, B)"
@@ -438,6 +439,7 @@ def _expected_words(error: UnexpectedToken) -> str:
     if "NUMBER" in accepted:
         # A minus may come before every number, but a user who forgot the number did not want a minus.
         accepted.discard("MINUS")
+    accepted.discard("PARAMETER")
     if "ANY_EVENT" in accepted:
         accepted -= _RARE_BEGINNINGS
     things = []

@@ -6,6 +6,7 @@ parentheses exhausts the stack. Later stages may recurse, because nesting is bou
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from functools import cache
 from importlib import resources
@@ -18,6 +19,7 @@ from lark.visitors import Transformer_NonRecursive
 from ceql.errors import Span, did_you_mean
 from ceql.syntax import ast
 from ceql.syntax.mistakes import BRACKETS, CLAUSES, CLOSERS, ORDER_HINT, Mistake, span_of, syntax_mistake
+from ceql.syntax.times import UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,18 +36,6 @@ MAX_COUNT = 2**63 - 1
 """Largest number of events that WITHIN and LIMIT may name."""
 
 UNBOUNDED_HINT = "leave WITHIN out for no limit"
-
-UNITS = {
-    "nanosecond": 1,
-    "microsecond": 10**3,
-    "millisecond": 10**6,
-    "second": 10**9,
-    "minute": 60 * 10**9,
-    "hour": 3600 * 10**9,
-    "day": 24 * 3600 * 10**9,
-    "week": 7 * 24 * 3600 * 10**9,
-}
-"""Nanoseconds in each unit of time."""
 
 _UNIT_HINTS = {
     "m": "m could be minutes or months: write min for minutes",
@@ -240,9 +230,9 @@ class _TreeBuilder(Transformer_NonRecursive):  # type: ignore[type-arg]
     def within(self, meta: Meta, children: list[Any]) -> _Clause:
         return _Clause("WITHIN", _over(meta), _window(children[0], "WITHIN", _over(meta)))
 
-    def duration(self, meta: Meta, children: list[Any]) -> _Duration:
+    def extent(self, meta: Meta, children: list[Any]) -> _Extent:
         *quantities, attribute = children
-        return _Duration(quantities, _name(attribute) if attribute is not None else None, _over(meta))
+        return _Extent(quantities, _name(attribute) if attribute is not None else None, _over(meta))
 
     def quantity(self, meta: Meta, children: list[Any]) -> _Quantity:
         minus, number, unit = children
@@ -274,8 +264,8 @@ class _TreeBuilder(Transformer_NonRecursive):  # type: ignore[type-arg]
         return ast.Sequence(tuple(children[::2]), gaps, span=_over(meta))
 
     def absence(self, meta: Meta, children: list[Any]) -> ast.Absence:
-        _, formula, duration = children
-        window = None if duration is None else _window(duration, "FOR", duration.span)
+        _, formula, extent = children
+        window = None if extent is None else _window(extent, "FOR", extent.span)
         return ast.Absence(formula, window, span=_over(meta))
 
     def permutation(self, meta: Meta, children: list[Any]) -> ast.Permutation:
@@ -352,10 +342,31 @@ class _TreeBuilder(Transformer_NonRecursive):  # type: ignore[type-arg]
         value, negation, low, high = children
         return ast.Between(value, low, high, negation is not None, span=_over(meta))
 
+    def in_list(self, meta: Meta, children: list[Any]) -> ast.InList:
+        value, negation, values = children
+        return ast.InList(
+            value, ast.Parameter(values[1:], span=span_of(values)), negation is not None, span=_over(meta)
+        )
+
     def like(self, meta: Meta, children: list[Any]) -> ast.Like:
         value, negation, word, pattern = children
-        constant = ast.Constant(_unquoted(pattern), span=span_of(pattern))
-        return ast.Like(value, constant, word.type == "RLIKE", negation is not None, span=_over(meta))
+        constant = self.parameter(meta, [pattern]) if pattern.type == "PARAMETER" else self.string(meta, [pattern])
+        constant = replace(constant, span=span_of(pattern))
+        return ast.Like(
+            value, constant, word.type == "RLIKE", negation is not None, word.type == "ILIKE", span=_over(meta)
+        )
+
+    def call(self, meta: Meta, children: list[Any]) -> ast.Call:
+        name, *arguments = children
+        function = ast.Name(name.upper(), span=span_of(name))
+        return ast.Call(function, () if arguments == [None] else tuple(arguments), span=_over(meta))
+
+    def branch(self, meta: Meta, children: list[Any]) -> ast.Branch:
+        return ast.Branch(*children, span=_over(meta))
+
+    def case(self, meta: Meta, children: list[Any]) -> ast.Case:
+        compared, *branches, otherwise = children
+        return ast.Case(compared, tuple(branches), otherwise, span=_over(meta))
 
     def is_null(self, meta: Meta, children: list[Any]) -> ast.IsNull:
         value, negation, _ = children
@@ -376,11 +387,23 @@ class _TreeBuilder(Transformer_NonRecursive):  # type: ignore[type-arg]
         return ast.Constant(-_number(children[1]), span=_over(meta))
 
     def attribute(self, meta: Meta, children: list[Any]) -> ast.Attribute:
-        variable, name = children
-        return ast.Attribute(_name(name), _name(variable) if variable is not None else None, span=_over(meta))
+        first, *others = map(_name, children)
+        if not others:
+            return ast.Attribute(first, span=_over(meta))
+        return ast.Attribute(others[0], first, tuple(others[1:]), span=_over(meta))
 
     def number(self, meta: Meta, children: list[Any]) -> ast.Constant:
         return ast.Constant(_number(children[0]), span=_over(meta))
+
+    def parameter(self, meta: Meta, children: list[Any]) -> ast.Parameter:
+        return ast.Parameter(children[0][1:], span=_over(meta))
+
+    def length(self, meta: Meta, children: list[Any]) -> _Quantity:
+        number, unit = children
+        return _Quantity(_number(number), unit, str(number), _over(meta))
+
+    def duration(self, meta: Meta, children: list[Any]) -> ast.Duration:
+        return ast.Duration(tuple((part.amount, _unit(part)) for part in children), span=_over(meta))
 
     def string(self, meta: Meta, children: list[Any]) -> ast.Constant:
         return ast.Constant(_unquoted(children[0]), span=_over(meta))
@@ -419,7 +442,7 @@ class _Quantity:
         return self.unit is not None and self.unit.lower() in ("event", "events")
 
 
-class _Duration:
+class _Extent:
     """What stands after WITHIN and FOR, as in `1 hour 30 minutes [t]`."""
 
     def __init__(self, quantities: list[_Quantity], attribute: ast.Name | None, span: Span) -> None:
@@ -444,8 +467,8 @@ def _in_order(clauses: list[_Clause]) -> dict[str, Any]:
     return {keyword: clause.value for keyword, clause in found.items()}
 
 
-def _window(duration: _Duration, keyword: str, span: Span) -> ast.Window:
-    quantities, attribute = duration.quantities, duration.attribute
+def _window(extent: _Extent, keyword: str, span: Span) -> ast.Window:
+    quantities, attribute = extent.quantities, extent.attribute
     for quantity in quantities:
         if quantity.written.startswith("-"):
             smallest = "the smallest window is 0" if keyword == "WITHIN" else "the shortest time is 0"

@@ -12,6 +12,7 @@ this length is bounded.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from string import hexdigits
@@ -19,6 +20,11 @@ from string import hexdigits
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from ceql.functions.text import lowered
+
+IGNORES_CASE = "(?i)"
+"""At its beginning, says that a regular expression ignores case; then it is asked of texts in lower case."""
 
 MAX_PATTERN = 5000
 """Longest pattern in characters; a part that is repeated n times counts n times."""
@@ -85,10 +91,15 @@ def portable_regex(pattern: str) -> str:
     The match may be anywhere in the text. Laziness is dropped: it cannot change whether
     there is a match.
 
+    With `(?i)` before it, a character stands for all that have the same lower case, and the text must be in lower case.
+
     >>> print(portable_regex("^a.\\d+$"))
     ^a[^\n][0-9]+\z
+    >>> print(portable_regex("(?i)CMD[.X-Z]"))
+    cmd[\.X-Zx-z]
     """
-    written = _RegexReader(pattern).read()
+    ignores_case = pattern.startswith(IGNORES_CASE)
+    written = _RegexReader(pattern.removeprefix(IGNORES_CASE), ignores_case=ignores_case).read()
     try:
         search(written, pa.array([""]))
     except pa.ArrowInvalid as error:
@@ -174,11 +185,30 @@ def _literal(character: str) -> str:
     return f"\\x{ord(character):02x}" if not character.isprintable() else "\\" + character
 
 
+def _lower_ranges(first: str, last: str) -> Iterator[str]:
+    """Yield, as ranges, the lower case of the characters of a range that it does not have itself."""
+    found = [code for upper, code in _changed_by_lowering() if first <= chr(upper) <= last]
+    codes = sorted({code for code in found if not first <= chr(code) <= last})
+    begins = [code for number, code in enumerate(codes) if not number or codes[number - 1] < code - 1]
+    ends = [code for number, code in enumerate(codes) if number + 1 == len(codes) or codes[number + 1] > code + 1]
+    for begin, end in zip(begins, ends, strict=True):
+        yield _literal(chr(begin)) if begin == end else f"{_literal(chr(begin))}-{_literal(chr(end))}"
+
+
+@lru_cache
+def _changed_by_lowering() -> list[tuple[int, int]]:
+    """Return all characters that are not in lower case, each with its lower case."""
+    codes = [code for code in range(sys.maxunicode + 1) if not 0xD800 <= code <= 0xDFFF]
+    lower = pc.utf8_lower(pa.array(map(chr, codes))).to_pylist()
+    return [(code, ord(low)) for code, low in zip(codes, lower, strict=True) if code != ord(low)]
+
+
 class _RegexReader:
     """Reads one pattern from left to right and writes its portable form."""
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, *, ignores_case: bool = False) -> None:
         self.pattern = pattern
+        self.ignores_case = ignores_case
         self.position = 0
         self.lengths = [0]
         """The characters of each open group so far, the whole pattern first, with repetitions written out."""
@@ -224,11 +254,16 @@ class _RegexReader:
             case "*" | "+" | "?" | "{":
                 raise PatternError(f"'{character}' repeats nothing; write \\{character} for the character itself")
             case _:
-                return _literal(character) + self._quantifier()
+                return self._literal(character) + self._quantifier()
+
+    def _literal(self, character: str) -> str:
+        return _literal(lowered(character) if self.ignores_case else character)
 
     def _open_group(self) -> str:
         self.lengths.append(0)
         if self._peek() == "?":
+            if self._peek(len(IGNORES_CASE) - 1) == IGNORES_CASE[1:]:
+                raise PatternError("write (?i) at the beginning; it counts for the whole expression")
             if self._peek(2) != "?:":
                 raise PatternError("use plain groups, (...) or (?:...); backends read other groups differently")
             self.position += 2
@@ -247,7 +282,7 @@ class _RegexReader:
             return f"[^{_SHORTHANDS[character.lower()]}]" + self._quantifier()
         if character in "Az":
             return self._anchor("^" if character == "A" else "\\z")
-        return _literal(self._escaped(character)) + self._quantifier()
+        return self._literal(self._escaped(character)) + self._quantifier()
 
     def _escaped(self, character: str) -> str:
         """Return the character that an escape stands for, after the backslash and `character` have been read."""
@@ -289,8 +324,10 @@ class _RegexReader:
             character = self._escaped(escaped)
         if self._peek() == "-" and self._peek(2)[1:] not in ("]", ""):
             self._take()
-            return f"{_literal(character)}-{self._range_end(character)}"
-        return _literal(character)
+            end = self._range_end(character)
+            lower = "".join(_lower_ranges(character, end)) if self.ignores_case else ""
+            return f"{_literal(character)}-{_literal(end)}{lower}"
+        return self._literal(character)
 
     def _range_end(self, start: str) -> str:
         end = self._take()
@@ -298,7 +335,7 @@ class _RegexReader:
             end = self._escaped(self._take())
         if end < start or end == "[":
             raise PatternError(f"the range {start}-{end} is empty or unclear")
-        return _literal(end)
+        return end
 
     def _quantifier(self, length: int = 1) -> str:
         """Return the quantifier of the last item, and count the item's `length` as often."""

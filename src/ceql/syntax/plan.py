@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 import pyarrow as pa
 
+from ceql.parameters import Values
 from ceql.schema import UNKNOWN_TYPE, Attributes, EventType, Kind
 from ceql.syntax.ast import Consumption, Gap, Strategy
 
@@ -76,9 +77,38 @@ class Column(Expression):
 
 
 @dataclass(frozen=True, slots=True)
-class Constant(Expression):
-    """A value from the query, already of the kind it is compared with; times are nanoseconds since 1970.
+class Field(Expression):
+    """A part of a struct, NULL if the struct is NULL."""
 
+    value: Expression
+    name: str
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Item(Expression):
+    """The item of a list that `AnyItem` looks at."""
+
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class AnyItem(Expression):
+    """Whether some item of a list satisfies a predicate; NULL if none does, but for one it is NULL."""
+
+    items: Expression
+    predicate: Expression
+
+
+ITEM = "\0item"
+"""Where the item is among the attributes, when the predicate of an `AnyItem` is evaluated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constant(Expression):
+    """A value from the query, already of the kind it is compared with.
+
+    Times are nanoseconds since 1970, and durations nanoseconds.
     `kind` is part of equality, because 1, True and Decimal(1) are equal in Python.
     """
 
@@ -107,6 +137,15 @@ class Negative(Expression):
 
 
 @dataclass(frozen=True, slots=True)
+class TimeSum(Expression):
+    """Times and durations, added up and subtracted exactly."""
+
+    operands: tuple[Expression, ...]
+    operators: tuple[str, ...]
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
 class Compare(Expression):
     """`left operator right`; `as_doubles` if two columns have different numeric kinds."""
 
@@ -130,11 +169,39 @@ class InSet(Expression):
 
 
 @dataclass(frozen=True, slots=True)
+class InList(Expression):
+    """Whether the value is one of many; NULL instead of FALSE if NULL is among them."""
+
+    value: Expression
+    values: Values
+    has_null: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Matches(Expression):
     """Whether a string contains a match of a portable regular expression (see `patterns`)."""
 
     value: Expression
     regex: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Expression):
+    """The value of a function (see `functions`), named in capitals."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Case(Expression):
+    """The first value whose condition is TRUE, `otherwise` if none is."""
+
+    conditions: tuple[Expression, ...]
+    values: tuple[Expression, ...]
+    otherwise: Expression
+    kind: Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +242,8 @@ class HasType(Expression):
 
 def kind_of_value(expression: Expression) -> Kind:
     """Return the kind of an expression's value."""
-    if isinstance(expression, Column | Constant | Arithmetic | Negative):
-        return expression.kind
-    return Kind.BOOLEAN
+    kind: Kind = getattr(expression, "kind", Kind.BOOLEAN)
+    return kind
 
 
 def replaced(expression: Expression, replacement: Callable[[Expression], Expression | None]) -> Expression:

@@ -233,3 +233,16 @@ def _common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
         return pa.unify_schemas(schemas, promote_options="permissive").field("a").type
     except pa.ArrowTypeError:
         return UNKNOWN_TYPE
+
+
+def part_type(whole: pa.DataType, part: ast.Name, path: str) -> pa.DataType:
+    """Return the type of a part of an attribute, which `path` names; of what is not known, nothing is known."""
+    if pa.types.is_null(whole):
+        return UNKNOWN_TYPE
+    if not pa.types.is_struct(whole):
+        raise Mistake(f"'{path}' has no parts: it is of type {kind_of(whole).value}", part.span)
+    names = [field.name for field in whole]
+    if part.text not in names:
+        hint = " ".join(filter(None, (did_you_mean(part.text, names), f"it has: {listing(names)}")))
+        raise Mistake(f"'{path}' has no part '{part.text}'", part.span, hint)
+    return whole.field(part.text).type

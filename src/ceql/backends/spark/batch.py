@@ -149,6 +149,7 @@ def _task_options(job: Job) -> TaskOptions:
         stream_column=STREAM if prepared.is_merged else None,
         id_columns=prepared.id_columns,
         shares_events=_shares_events(job),
+        params=query.draft.parameters.to_bytes(),
     )
 
 

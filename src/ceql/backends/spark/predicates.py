@@ -16,7 +16,10 @@ lets more rows through:
 - an RLIKE for which Java's matcher, which backtracks, may take more than linear time;
 - arithmetic with hundreds of operands, which overflows the stack of Spark's optimizer;
 - a double compared with a number of another kind, where the query was bound to one kind: the merged streams
-  have the attribute in different types.
+  have the attribute in different types;
+- functions for which Spark has no equal, and times that are computed more finely than in microseconds;
+- the items of lists.
+LOWER, UPPER and what ignores case are asked only about ASCII text; rows with other text are let through.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
@@ -42,6 +46,9 @@ from ceql.automaton.predicates import Event, evaluate
 from ceql.automaton.properties import sees_every_event
 from ceql.backends.spark.java_patterns import is_safe_in_java
 from ceql.engine.intake.classes import columns_of
+from ceql.functions import FUNCTIONS
+from ceql.functions.entry import INTEGER
+from ceql.functions.times import MICROS_PER_DAY
 from ceql.query import Query
 from ceql.schema import Kind, kind_of
 from ceql.syntax import plan
@@ -56,6 +63,20 @@ AFTER_LAST_DAY = nanoseconds(date.max) + NANOSECONDS_PER_DAY
 
 BINARY = "UTF8_BINARY"
 MAX_DIGITS = 38
+
+MICROS = pa.duration("us")
+"""The type of computed times and durations: microseconds, for times since 1970, as a long."""
+
+NOT_ASCII = "[^\\x00-\\x7f]"
+"""Finds text that Java may bring into another case than Arrow."""
+
+_COMPUTED_TYPES = {
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.INTEGER: pa.int64(),
+    Kind.FLOAT: pa.float64(),
+    Kind.STRING: pa.string(),
+    **{kind: MICROS for kind in Kind if kind.is_in_nanoseconds},
+}
 
 _OPPOSITES = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -192,7 +213,7 @@ class Translation:
             case plan.Matches():
                 value = self._value(predicate.value)
                 return _null() if value is None else F.collate(value[0], BINARY).rlike(predicate.regex)
-            case plan.Column():
+            case plan.Column() | plan.Field() | plan.Call() | plan.Case():
                 value = self._value(predicate)
                 return _null() if value is None else value[0]
         raise AssertionError(f"no rule for {type(predicate).__name__}")
@@ -209,10 +230,78 @@ class Translation:
                 data_type = self.types.get(predicate.name)
                 is_null = data_type is None or pa.types.is_null(data_type)
                 return None if is_null else (F.col(quoted(predicate.name)), data_type)
+            case plan.Field():
+                whole = self._value(predicate.value)
+                if whole is None:
+                    return None
+                return whole[0].getField(predicate.name), whole[1].field(predicate.name).type
             case plan.Arithmetic() | plan.Negative():
                 return self._number(predicate)
+            case plan.Call():
+                column = self._call(predicate)
+                assert column is not None, "Spark is only asked what it can answer"
+                return column, _COMPUTED_TYPES[predicate.kind]
+            case plan.Case():
+                return self._case(predicate), _COMPUTED_TYPES[predicate.kind]
+            case plan.TimeSum():
+                return self._time_sum(predicate), MICROS
         holds, fails = self.condition(predicate), self.condition(predicate, is_negated=True)
         return F.when(holds, F.lit(col=True)).when(fails, F.lit(col=False)), pa.bool_()
+
+    # Functions
+
+    def _call(self, call: plan.Call) -> Column | None:
+        """Return a function's value; None if Spark cannot be asked."""
+        function = FUNCTIONS[call.function]
+        kinds = [plan.kind_of_value(argument) for argument in call.arguments]
+        is_answered = call.kind in _COMPUTED_TYPES and not {Kind.UNKNOWN, Kind.LIST}.intersection(kinds)
+        if function.spark is None or not is_answered:
+            return None
+        if Kind.NULL in kinds and not function.takes_null:
+            return F.lit(None).cast(from_arrow_type(_held(_COMPUTED_TYPES[call.kind])))
+        arguments: list[Any] = []
+        for number, argument in enumerate(call.arguments):
+            kind = function.kind_of_argument(call.kind, number) or kinds[number]
+            if function.taken(number) is INTEGER and not columns_of(argument):
+                arguments.append(evaluate(argument, Event("", {})))
+            else:
+                arguments.append(self._computed(argument, kind))
+        column: Column | None = function.spark(F, *arguments)
+        return column.cast("bigint") if column is not None and call.kind is Kind.INTEGER else column
+
+    def _case(self, case: plan.Case) -> Column:
+        found = self._computed(case.otherwise, case.kind)
+        for condition, value in zip(reversed(case.conditions), reversed(case.values), strict=True):
+            found = F.when(self.condition(condition), self._computed(value, case.kind)).otherwise(found)
+        return found
+
+    def _time_sum(self, part: plan.TimeSum) -> Column:
+        first, *others = (self._computed(operand, Kind.DURATION) for operand in part.operands)
+        for sign, other in zip(part.operators, others, strict=True):
+            first = _OPERATIONS[sign](first, other)
+        return first
+
+    def _computed(self, part: plan.Expression, kind: Kind) -> Column:
+        """Return a value as functions compute with it: in the type of computed columns of a kind."""
+        data_type = _COMPUTED_TYPES[kind]
+        if not columns_of(part):
+            constant = evaluate(part, Event("", {}))
+            is_known = constant is not None
+            return _literal(constant, data_type) if is_known else F.lit(None).cast(from_arrow_type(_held(data_type)))
+        value = self._value(part)
+        if value is None:
+            return F.lit(None).cast(from_arrow_type(_held(data_type)))
+        column, own = value
+        match kind:
+            case Kind.STRING:
+                return F.collate(column, BINARY)
+            case Kind.INTEGER:
+                return column.cast("bigint")
+            case Kind.FLOAT:
+                return _as_double(value)
+            case Kind.BOOLEAN:
+                return column
+        return _micros(column, own)
 
     # Comparisons
 
@@ -238,6 +327,9 @@ class Translation:
         column, data_type = value
         join = operator.and_ if is_negated else operator.or_
         items = [item.value for item in predicate.items]
+        if not items:
+            found = [_where_present(column, truth=is_negated)]
+            return _joined([*found, *([_null()] if predicate.has_null else [])], join)
         if kind_of(data_type) is Kind.FLOAT:
             sign = "!=" if is_negated else "="
             found = [_compared_with_constant(column, data_type, sign, item) for item in items]
@@ -295,7 +387,8 @@ class Translation:
 
     def is_certain(self, leaf: plan.Expression) -> bool:
         """Whether Spark's answer for a leaf is exact, and asking is safe."""
-        return all(self._is_certain(part) for part in leaf.walk())
+        # What a part reads is asked before the part itself.
+        return all(self._is_certain(part) for part in reversed(list(leaf.walk())))
 
     def _is_certain(self, part: plan.Expression) -> bool:
         match part:
@@ -305,11 +398,27 @@ class Translation:
                 return is_safe_in_java(part.regex)
             case plan.Arithmetic():
                 return len(part.operands) <= MAX_OPERANDS
+            case plan.AnyItem() | plan.InList():
+                return False
+            case plan.Field():
+                return self._is_told_apart(part)
+            case plan.TimeSum():
+                return len(part.operands) <= MAX_OPERANDS and all(map(_is_in_micros, part.operands))
+            case plan.Case():
+                return part.kind in _COMPUTED_TYPES and all(map(_is_in_micros, (*part.values, part.otherwise)))
+            case plan.Call():
+                is_exact = all(map(_is_in_micros, part.arguments))
+                return is_exact and (not columns_of(part) or self._call(part) is not None)
             case plan.Compare(as_doubles=False) if columns_of(part.left) and columns_of(part.right):
                 values = [self._value(side) for side in (part.left, part.right)]
                 kinds = {kind_of(value[1]) for value in values if value is not None}
                 return Kind.FLOAT not in kinds or len(kinds) == 1
         return True
+
+    def _is_told_apart(self, field: plan.Field) -> bool:
+        """Whether Spark, which ignores case, finds a part of a struct by its name."""
+        whole = self._value(field.value)
+        return whole is None or [part.name.lower() for part in whole[1]].count(field.name.lower()) == 1
 
     def is_simple(self, leaf: plan.Expression) -> bool:
         """Whether a leaf is certain, and a scan that uses it loses no row."""
@@ -352,7 +461,36 @@ def _weakened(
             )
         case _:
             leaf = plan.Not(predicate) if is_negated else predicate
-    return leaf if is_wanted(leaf) else None
+    if not is_wanted(leaf):
+        return None
+    calls = [part for part in leaf.walk() if isinstance(part, plan.Call) and FUNCTIONS[part.function].ascii_only]
+    others = tuple(plan.Matches(call.arguments[0], NOT_ASCII) for call in calls if columns_of(call))
+    return plan.Any((leaf, *dict.fromkeys(others))) if others else leaf
+
+
+def _is_in_micros(part: plan.Expression) -> bool:
+    """Whether a value has no time or duration finer than microseconds."""
+    is_time = isinstance(part, plan.Constant) and part.kind.is_in_nanoseconds and part.value is not None
+    return not is_time or Fraction(part.value) % 1000 == 0  # type: ignore[attr-defined]
+
+
+def _held(data_type: pa.DataType) -> pa.DataType:
+    """Return the Arrow type of the column that holds values of a type."""
+    return pa.int64() if data_type == MICROS else data_type
+
+
+def _micros(column: Column, data_type: pa.DataType) -> Column:
+    """Return times and durations as microseconds, for times since 1970, whatever the session's time zone is."""
+    if data_type == MICROS:
+        return column
+    if pa.types.is_date(data_type):
+        return F.unix_date(column).cast("bigint") * F.lit(MICROS_PER_DAY)
+    if data_type.tz is not None:
+        return F.unix_micros(column)
+    seconds = F.extract(F.lit("SECOND"), column) * F.lit(10**6)
+    minutes = F.hour(column) * F.lit(60) + F.minute(column)
+    days = F.unix_date(column.cast("date")).cast("bigint")
+    return days * F.lit(MICROS_PER_DAY) + minutes.cast("bigint") * F.lit(60 * 10**6) + seconds.cast("bigint")
 
 
 def _joined(columns: Sequence[Column], join: Callable[[Column, Column], Column]) -> Column:
@@ -399,6 +537,8 @@ def _literal(value: Any, data_type: pa.DataType) -> Column:
             value = float(value)
         case Kind.INTEGER:
             value = int(value)
+        case Kind.DURATION:
+            return F.lit(int(value // 1000)).cast("bigint")
     return F.lit(value).cast(from_arrow_type(data_type, prefer_timestamp_ntz=True))
 
 
@@ -409,7 +549,7 @@ def _string(value: str) -> Column:
 def _is_value_of(data_type: pa.DataType, constant: Any) -> bool:
     """Whether some value of the type equals the constant."""
     kind = kind_of(data_type)
-    return not (kind.is_numeric or kind.is_time) or in_type("=", constant, data_type) is not False
+    return not (kind.is_numeric or kind.is_in_nanoseconds) or in_type("=", constant, data_type) is not False
 
 
 def _digits(data_type: pa.DataType) -> tuple[int, int]:
@@ -424,7 +564,7 @@ def _digits(data_type: pa.DataType) -> tuple[int, int]:
 
 def _compared_with_constant(column: Column, data_type: pa.DataType, sign: str, constant: Any) -> Column:
     kind = kind_of(data_type)
-    if not kind.is_numeric and not kind.is_time:
+    if not kind.is_numeric and not kind.is_in_nanoseconds:
         result: Column = _COMPARISONS[sign](column, _literal(constant, data_type))
         return result
     if isinstance(constant, float) and math.isnan(constant):
@@ -455,6 +595,8 @@ def _compared(left: Column, left_type: pa.DataType, sign: str, right: Column, ri
     kinds = {kind_of(left_type), kind_of(right_type)}
     if Kind.DECIMAL in kinds and Kind.FLOAT not in kinds:
         left, right = _alike(left, left_type, right, right_type)
+    if Kind.DURATION in kinds:
+        left, right = _micros(left, left_type), _micros(right, right_type)
     if Kind.STRING in kinds:
         left = F.collate(left, BINARY)
     result: Column = _COMPARISONS[sign](left, right)

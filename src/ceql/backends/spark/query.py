@@ -22,8 +22,8 @@ from ceql.engine.intake.batch import check_type_column, missing_column, stream_o
 from ceql.engine.options import SHAPES, Shape
 from ceql.engine.results.shapes import result_schema
 from ceql.errors import DataError
-from ceql.query import Query, compile, order_options, query_text, streams_in
-from ceql.schema import Kind, Schema, kind_of
+from ceql.query import Query, order_options, query_text, read_draft, streams_in
+from ceql.schema import Kind, Schema, column_names, kind_of
 
 Frames = DataFrame | Mapping[str, DataFrame]
 
@@ -84,6 +84,7 @@ def prepare(
     time_column: str | None,
     order_by: str | Sequence[str],
     shape: Shape,
+    params: Mapping[str, object] | None = None,
 ) -> Prepared:
     """Return a query bound to DataFrames, or raise every error that can be found before anything runs."""
     if shape not in SHAPES:
@@ -101,12 +102,9 @@ def prepare(
         name: data_type for name, data_type in Schema.of(frame.schema).streams[0].columns.items() if name != STREAM
     }
     described = dict.fromkeys(sources, pa.schema(list(types.items())))
-    bound = compile(
-        text,
-        described if len(sources) > 1 else described[sources[0]],
-        time_column=time_column,
-        order_by=order_by,
-    )
+    draft = query.draft if isinstance(query, Query) else read_draft(text)
+    known = Schema.of(described if len(sources) > 1 else described[sources[0]])
+    bound = draft.given(params).bind(known, time_column, column_names(order_by))
     if type_column is not None:
         check_type_column(type_column, pa.schema(list(types.items())))
     order = bound.plan.order

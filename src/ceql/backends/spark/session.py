@@ -73,11 +73,14 @@ def session(
 def defaults(present: Mapping[str, str], *, n_cores: int) -> dict[str, str]:
     """Return the settings that a session gets in addition to those that are present.
 
-    >>> defaults({"spark.master": "yarn"}, n_cores=8)
-    {'spark.sql.streaming.stateStore.providerClass': \
-'org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider'}
+    >>> list(defaults({"spark.master": "yarn"}, n_cores=8))
+    ['spark.sql.streaming.stateStore.providerClass', 'spark.broadcast.UDFCompressionThreshold']
     """
-    ours = {"spark.sql.streaming.stateStore.providerClass": STATE_STORE}
+    ours = {
+        "spark.sql.streaming.stateStore.providerClass": STATE_STORE,
+        # Long lists of parameters go to streams with the code, because nothing is broadcast to those.
+        "spark.broadcast.UDFCompressionThreshold": "2000m",
+    }
     n_threads = local_threads(present["spark.master"], n_cores=n_cores)
     if n_threads is not None:
         ours |= {

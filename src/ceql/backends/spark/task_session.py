@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from ceql.engine.options import Layout
 from ceql.engine.pipeline import Moment, Pipeline
 from ceql.engine.reading import Reading
 from ceql.engine.setup import Results, Setup
+from ceql.parameters import Parameters
 from ceql.query import Draft, read_draft
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
@@ -32,6 +33,7 @@ class TaskOptions:
         stream_column: the column with the name of each event's stream, if FROM names several.
         id_columns: for shape "events", the columns that identify events.
         shares_events: for shape "matches", whether each event is handed over once, as `shared_events` describes it.
+        params: the values of the query's parameters, as `Parameters` stores them.
     """
 
     query: str
@@ -39,6 +41,7 @@ class TaskOptions:
     stream_column: str | None = None
     id_columns: tuple[str, ...] = ()
     shares_events: bool = False
+    params: bytes = b""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> TaskOptions:
@@ -54,7 +57,7 @@ class TaskOptions:
             results = partial(SharedBuilder, shape)
         elif self.id_columns:
             results = partial(IdBuilder, shape, id_columns=self.id_columns)
-        return Setup(_draft(self.query), self.layout, results=results)
+        return Setup(_draft(self.query, self.params), self.layout, results=results)
 
 
 class TaskSession:
@@ -119,6 +122,6 @@ class TaskSession:
 
 
 @lru_cache(maxsize=16)
-def _draft(query: str) -> Draft:
+def _draft(query: str, params: bytes) -> Draft:
     # PERF: a stream has a session for each of its shards in each micro-batch, and reading the text takes 0.4 ms.
-    return read_draft(query)
+    return replace(read_draft(query), parameters=Parameters.from_bytes(params))

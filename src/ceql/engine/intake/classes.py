@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from ceql.automaton.predicates import Event, evaluate, truth
 from ceql.engine.intake import vectors
-from ceql.engine.intake.dictionaries import dictionary_codes, encoded
+from ceql.engine.intake.dictionaries import combined, dictionary_codes, encoded
 from ceql.engine.intake.fold import StringTable, classify_numbers, classify_strings
 from ceql.engine.intake.free_text import answers, is_free_text, questions_of_text
 from ceql.engine.intake.numbers import (
@@ -30,9 +30,8 @@ from ceql.engine.intake.numbers import (
     stored_numbers,
     stored_scale,
 )
-from ceql.schema import Kind
+from ceql.schema import Kind, python_values
 from ceql.syntax import patterns, plan
-from ceql.syntax.cuts import units_in_one
 
 IntArray = np.ndarray[Any, np.dtype[Any]]
 Classes = tuple[IntArray, IntArray | None, list[int]]
@@ -177,7 +176,7 @@ class Stage:
                 return self._string_classes(columns.types, wanted, to_event)
 
             def classes_of(values: pa.Array) -> tuple[IntArray, list[int]]:
-                return _numbered([self._holding(to_event(value)) for value in [*_values(values), None]])
+                return _numbered([self._holding(to_event(value)) for value in [*python_values(values), None]])
 
             return self._code_classes(encoded(columns.types), classes_of)
         codes, values = _codes(encoded(columns.types))
@@ -225,7 +224,7 @@ class Stage:
 
     def _rows(self, name: str, values: pa.Array) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Return what predicates read for each value of a column, and for NULL: the value and search results."""
-        read = {name: [*_values(values), None]} if name in self._read else {}
+        read = {name: [*python_values(values), None]} if name in self._read else {}
         for search, found in self._searches.items():
             if columns_of(search) == {name}:
                 read[found.name] = [*patterns.search(search.regex, values).to_pylist(), None]
@@ -262,7 +261,7 @@ class Stage:
             )
         if not self._is_computed or len(self.predicates) > MAX_COMPUTED:
             return None
-        numbers = {name: _vector(columns.arrays[name]) for name in self.names}
+        numbers = {name: vector_of(columns.arrays[name]) for name in self.names}
         classes = np.zeros(n_rows, np.int32)
         for index, predicate in enumerate(self._in_own_kind):
             truth = vectors.evaluate(predicate, numbers)
@@ -273,18 +272,11 @@ class Stage:
         """Return classes of rows by the values of several columns, each combination evaluated once."""
         if not self.names:
             return np.zeros(n_rows, np.int32), None, self._same([self._holding(Event("", {}))])
-        combined, n_combined = np.zeros(n_rows, np.int64), 1
         arrays = [(name, encoded(columns.arrays[name])) for name in self.names]
         coded = [(dictionary_codes(array), *self._known_rows(name, array.dictionary)) for name, array in arrays]
-        for codes, _, values in coded:
-            if n_combined * len(values) >= 2**63:
-                distinct, combined = np.unique(combined, return_inverse=True)
-                combined, n_combined = combined.reshape(-1), len(distinct)
-            combined = combined * len(values) + codes
-            n_combined *= len(values)
-        distinct, first_row, of_row = np.unique(combined, return_index=True, return_inverse=True)
+        first_row, of_row = combined([codes for codes, _, _ in coded], [len(values) for _, _, values in coded])
         numbers: dict[int, int] = {}
-        of_distinct = np.empty(len(distinct), np.int32)
+        of_distinct = np.empty(len(first_row), np.int32)
         for index, row in enumerate(first_row.tolist()):
             attributes = {
                 name: value
@@ -292,7 +284,7 @@ class Stage:
                 for name, value in zip(names, values[codes[row]], strict=True)
             }
             of_distinct[index] = numbers.setdefault(self._holding(Event("", attributes)), len(numbers))
-        return of_distinct[of_row.reshape(-1)], None, self._same(list(numbers))
+        return of_distinct[of_row], None, self._same(list(numbers))
 
     def _cuts(self, data_type: pa.DataType) -> tuple[IntArray, list[int]] | None:
         """Return the numbers at which some predicate's value may change, and which predicates hold between them."""
@@ -408,7 +400,8 @@ def _number_classes(array: pa.Array, cuts: IntArray, holding: list[int]) -> Clas
     return classify_numbers(values, is_valid, cuts), None, holding
 
 
-def _vector(array: pa.Array) -> vectors.Vector:
+def vector_of(array: pa.Array) -> vectors.Vector:
+    """Return a column of numbers as NumPy computes with it."""
     values, is_valid = stored_numbers(array)
     return vectors.Vector(values, is_valid if len(is_valid) else np.ones(len(values), np.bool_))
 
@@ -450,14 +443,4 @@ def _numbered(holding: list[int]) -> tuple[IntArray, list[int]]:
 
 def _codes(array: pa.DictionaryArray) -> tuple[IntArray, list[Any]]:
     """Return codes and the value that each stands for."""
-    return dictionary_codes(array), [*_values(array.dictionary), None]
-
-
-def _values(array: pa.Array) -> list[Any]:
-    """Return values as predicates take them; times as nanoseconds, because Python's are coarser and end in 9999."""
-    if not pa.types.is_timestamp(array.type) and not pa.types.is_date(array.type):
-        values: list[Any] = array.to_pylist()
-        return values
-    unit = int(1 / units_in_one(array.type))
-    stored = array.view(pa.int32() if pa.types.is_date32(array.type) else pa.int64())
-    return [None if value is None else value * unit for value in stored.to_pylist()]
+    return dictionary_codes(array), [*python_values(array.dictionary), None]

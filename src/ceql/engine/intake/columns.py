@@ -15,6 +15,11 @@ def plain_type(data_type: pa.DataType) -> pa.DataType:
     return data_type.value_type if pa.types.is_dictionary(data_type) else data_type
 
 
+def plain(array: pa.Array) -> pa.Array:
+    """Return an array without a dictionary."""
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
 def as_type(array: pa.Array, data_type: pa.DataType) -> pa.Array:
     """Return an array converted to another type; `DataError` if a value does not fit."""
     if array.type == data_type:

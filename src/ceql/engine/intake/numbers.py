@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ceql.engine.intake.columns import numbers_in
+from ceql.schema import kind_of
 from ceql.syntax import plan
 from ceql.syntax.cuts import above, at_or_above, units_in_one
 
@@ -26,6 +27,7 @@ _NUMBERS: dict[int, Any] = {
     for data_type, number in [
         (pa.int64(), np.int64),
         (pa.timestamp("us"), np.int64),
+        (pa.duration("us"), np.int64),
         (pa.date64(), np.int64),
         (pa.float64(), np.float64),
     ]
@@ -37,7 +39,7 @@ def stored_scale(data_type: pa.DataType) -> Fraction | None:
     """Return how many stored units of a type make 1 (or one nanosecond); None if values do not fit 64 bits."""
     is_small = pa.types.is_decimal128(data_type) and data_type.precision <= 18 and data_type.scale >= 0
     is_plain = pa.types.is_integer(data_type) and data_type != pa.uint64()
-    is_time = pa.types.is_timestamp(data_type) or pa.types.is_date(data_type)
+    is_time = kind_of(data_type).is_in_nanoseconds
     return units_in_one(data_type) if is_small or is_plain or is_time or pa.types.is_floating(data_type) else None
 
 

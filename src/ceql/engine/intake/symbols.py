@@ -17,6 +17,7 @@ import numpy as np
 from ceql.automaton.cea import Guard
 from ceql.engine.intake.classes import TYPE, Columns, Stage, columns_of
 from ceql.engine.intake.columns import frozen
+from ceql.engine.intake.computed import Computer
 from ceql.engine.intake.fold import fold, keep
 from ceql.syntax import plan
 
@@ -40,7 +41,8 @@ class SymbolEncoder:
         self.masks: list[int] = [0]
         self._symbols: dict[int, int] = {0: IRRELEVANT}
         self._all_guards = [(1 << len(guards)) - 1]
-        self._stages = _stages(guards)
+        self._computer = Computer()
+        self._stages = _stages(guards, self._computer)
         self._tables: list[_Table | None] = [None] * len(self._stages)
         self._nothing = np.zeros(0, np.int32)
 
@@ -50,6 +52,7 @@ class SymbolEncoder:
         Where `rows` is given, irrelevant rows are left out, and the numbers of all others are written to `rows`.
         """
         n_rows = len(symbols)
+        columns = self._computer.with_computed(columns, n_rows)
         may_drop, rows = rows is not None, np.empty(n_rows, np.int32) if rows is None else rows
         # A row's set of guards is sets[of_first[first[row]]].
         first, of_first, sets = self._zeros(n_rows), np.zeros(1, np.int32), self._all_guards
@@ -157,11 +160,11 @@ def _refuted(needs: list[int], holding: list[int]) -> list[int]:
     return refuted
 
 
-def _stages(guards: tuple[Guard, ...]) -> list[Stage]:
+def _stages(guards: tuple[Guard, ...], computer: Computer) -> list[Stage]:
     """Return one stage per set of columns that some predicate reads, the event type first."""
     found: dict[frozenset[str], dict[plan.Expression, int]] = {}
     for number, guard in enumerate(guards):
-        for predicate in guard:
+        for predicate in map(computer.simplified, guard):
             needing = found.setdefault(columns_of(predicate), {})
             needing[predicate] = needing.get(predicate, 0) | 1 << number
     order = sorted(found, key=lambda names: (names != {TYPE}, len(names), sorted(names)))

@@ -72,7 +72,7 @@ def _differ(left: pa.Array, right: pa.Array) -> IntArray:
     """Return where values differ. NULL differs from everything, and so do values of types that have no order."""
     if pa.types.is_dictionary(left.type):
         left, right = left.dictionary_decode(), right.dictionary_decode()
-    if kind_of(left.type) in (Kind.OTHER, Kind.UNKNOWN):
+    if kind_of(left.type) in (Kind.LIST, Kind.OTHER, Kind.UNKNOWN):
         return np.ones(len(left), np.bool_)
     is_plain = pa.types.is_integer(left.type) or pa.types.is_timestamp(left.type)
     if is_plain and not (left.null_count or right.null_count):

@@ -8,6 +8,7 @@ such a filter below the watermark. It never pushes a filter that is not determin
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -32,6 +33,12 @@ from ceql.errors import DataError
 from ceql.query import Query
 from ceql.syntax import plan as plans
 from ceql.syntax.clauses import attribute_measured
+
+SENT_WITH_CODE = "spark.broadcast.UDFCompressionThreshold"
+"""Spark's setting for the bytes that go to tasks together with their code; what is larger is broadcast."""
+
+ROOM_FOR_CODE = 1 << 16
+"""Bytes for the code of a task, and all else that it must know."""
 
 Ordering = Literal["time", "arrival"]
 
@@ -60,6 +67,7 @@ def match(
         )
     time = _time_attribute(prepared)
     task = replace(_task(prepared, time, ordering, _n_shards(prepared, n_shards)), max_part_bytes=max_part_bytes)
+    _check_parameters(prepared, task)
     blobs = packed_rows(prepared, watermark=watermark, n_shards=task.n_shards)
     event_time = plans.MATCH_END if _has_event_time(prepared, time) else None
     found = blobs.groupBy(PACKED_SHARD).transformWithStateInPandas(
@@ -77,6 +85,18 @@ def match(
         F.coalesce(F.sum(STATE_BYTES), F.lit(0)).alias("state_bytes"),
     )
     return counted.where(F.col(EVENTS).isNull()).drop(*METRICS)
+
+
+def _check_parameters(prepared: Prepared, task: StreamTask) -> None:
+    """Refuse values that Spark would broadcast: what keeps the state of a stream does not get broadcasts."""
+    written = prepared.frame.sparkSession.conf.get(SENT_WITH_CODE, "1m") or "1m"
+    size = re.fullmatch(r"(\d+)([kmg]?)b?", written.lower())
+    limit = 1 << 20 if size is None else int(size[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[size[2]]
+    if len(task.params) + ROOM_FOR_CODE > limit:
+        raise DataError(
+            f"the values of parameters have {len(task.params):,} bytes, and a stream of this session takes {limit:,}",
+            f"start the session with {SENT_WITH_CODE}=2000m, as ceql.spark.session does",
+        )
 
 
 def packed_rows(prepared: Prepared, *, watermark: str | None, n_shards: int) -> DataFrame:
@@ -162,6 +182,7 @@ def _task(prepared: Prepared, time: str, ordering: str, n_shards: int) -> Stream
         n_shards=n_shards,
         keys=prepared.query.plan.partition_by if n_shards > 1 else (),
         reach_micros=reach_micros(prepared.query, time),
+        params=prepared.query.draft.parameters.to_bytes(),
     )
 
 

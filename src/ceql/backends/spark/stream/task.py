@@ -42,9 +42,9 @@ touched all parts took 620, 470 and 410 ms. Without parts, a step with a hundred
 class StreamTask:
     """What a shard must know.
 
-    All of it is part of the state's identity, except the layout of the query's text and `max_part_bytes`. `keys` are
-    the columns by which a state can be split; there are none if all events belong together. `reach_micros` is how long
-    an event can matter; None if there is no limit.
+    All of it is part of the state's identity, except the layout of the query's text, `params` and `max_part_bytes`.
+    `keys` are the columns by which a state can be split; there are none if all events belong together. `reach_micros`
+    is how long an event can matter; None if there is no limit.
     """
 
     query: str
@@ -62,13 +62,14 @@ class StreamTask:
     n_shards: int
     keys: tuple[str, ...]
     reach_micros: int | None
+    params: bytes = b""
     max_part_bytes: int = MAX_PART_BYTES
 
     @property
     def options(self) -> TaskOptions:
         """The options for recognising the matches of a part."""
         layout = Layout(self.shape, self.type_column, self.time_column, self.order_by)
-        return TaskOptions(self.query, layout, self.stream_column, self.id_columns)
+        return TaskOptions(self.query, layout, self.stream_column, self.id_columns, params=self.params)
 
     def identity(self) -> dict[str, Any]:
         """Return what must be the same when a stream restarts from a checkpoint."""
@@ -79,7 +80,8 @@ class StreamTask:
 def _identity(task: StreamTask) -> dict[str, Any]:
     # PERF: once per process instead of twice per shard and micro-batch; parsing takes 0.4 ms, and a step 5.
     parts = asdict(task) | {"query": normal_text(task.query), "release": __version__}
-    del parts["max_part_bytes"]
+    # Other values of parameters, such as a longer list, go on with the state.
+    del parts["max_part_bytes"], parts["params"]
     return {name: list(value) if isinstance(value, tuple) else value for name, value in parts.items()}
 
 
@@ -203,7 +205,7 @@ class Shard:
             last = pc.max(micros_of(events)).as_py()
             yield from session.batches(events.drop_columns([TIME]))
         assert session.pipeline is not None
-        if session.pipeline.query.plan.silences and 0 < watermark and last <= watermark * 1000:
+        if session.pipeline.query.plan.silences and watermark > 0 and last <= watermark * 1000:
             # Events of this time are late from now on. By arrival, the last event may lie after the watermark.
             yield from session.batches_at(Moment(TIME_IS_OVER, watermark * 1000))
         if self._task.reach_micros is not None and watermark > 0:
