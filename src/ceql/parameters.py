@@ -117,7 +117,7 @@ class Parameters:
         return Parameters.from_bytes, (self.to_bytes(),)
 
 
-NO_PARAMETERS = Parameters(pa.record_batch([pa.array([None])], names=[""]))
+NO_PARAMETERS = Parameters(pa.RecordBatch.from_arrays([], schema=pa.schema([])))
 
 
 @lru_cache(maxsize=16)
