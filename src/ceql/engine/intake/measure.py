@@ -34,8 +34,8 @@ SORTED_HINT = (
     "feed the older events first, or all in one batch"
 )
 TWO_ORDERS_HINT = (
-    "'{measured}', which WITHIN measures, orders the events: leave time_column out if '{time}' orders them otherwise, "
-    "else sort them by both, as sort=True does"
+    "'{measured}', which the query measures, orders the events: leave time_column out if '{time}' orders them "
+    "otherwise, else sort them by both, as sort=True does"
 )
 """Hints for time that runs backwards: the second if each batch is sorted already, the third for a time column beside a
 window attribute that is known not to run backwards."""
