@@ -373,6 +373,92 @@ def strategies(report: Report, coded: pa.Table) -> None:
         report.add(f"QQQ+, window of 1,000 events, {strategy}", seconds / len(events) * 1e9, "ns/event")
 
 
+WITHIN = "WITHIN 10000 [stock_time]"
+CONSUMING = f"{WITHIN} CONSUME BY ANY"
+BY_NAME = {"a": "INTC", "b": "RIMM", "c": "QQQ", "z": "NEVER"}
+
+
+def steps_of_s3(pattern: str, clauses: str, strategy: str = "ALL") -> str:
+    """Return a query over the steps of S3, each with its name of S3; z is the last step of S3', which never occurs."""
+    names = re.findall(r"AS (\w)", pattern)
+    conditions = " AND ".join(f"{name}[name = '{BY_NAME[name]}']" for name in names)
+    return f"SELECT {strategy} * FROM S WHERE {pattern} FILTER {conditions} {clauses}"
+
+
+def patterns(report: Report, coded: pa.Table) -> None:
+    """Patterns that wait, forbid or count, beside the same without, by turns.
+
+    With the window of S3: with CONSUME BY ANY, as the paper has queries with output, so that each completing event has
+    few matches; and without output, as in S3'. What counts is MAX, because ALL would find every subset.
+    """
+    compared = {
+        "A ; NOT B ; C / A ; C": ("SELL AS a ; BUY AS c", "SELL AS a ; NOT BUY AS b ; BUY AS c", "ALL", 1.3),
+        "A -> B -> C / A ; B ; C": (
+            "SELL AS a ; BUY AS b ; BUY AS c",
+            "SELL AS a -> BUY AS b -> BUY AS c",
+            "ALL",
+            1.1,
+        ),
+        "A{5,} ; B / A+ ; B, MAX": ("SELL+ AS a ; BUY AS c", "SELL{5,} AS a ; BUY AS c", "MAX", 1.5),
+    }
+    for what, (plain, other, strategy, target) in compared.items():
+        consuming = [steps_of_s3(pattern, CONSUMING, strategy) for pattern in (plain, other)]
+        report.add(f"{what}, CONSUME BY ANY", _ratio(consuming, coded), "x", target)
+        without = [steps_of_s3(f"{pattern} ; BUY AS z", WITHIN, strategy) for pattern in (plain, other)]
+        report.add(f"{what}, without output", _ratio(without, coded), "x", target)
+
+
+def _ratio(texts: list[str], events: pa.Table) -> float:
+    """Return how many times as long the second query takes as the first."""
+    turns = [[best(partial(count, text, events), 1) for text in texts] for _ in range(2 * N_RUNS)]
+    plain, other = map(min, zip(*turns, strict=True))
+    return other / plain
+
+
+def bounds(report: Report, coded: pa.Table) -> None:
+    """What a bound of 200 costs beside one of 5, in a window with about 300 events to count."""
+    events = coded.slice(0, 1_000_000).combine_chunks()
+    clauses = "WITHIN 100000 [stock_time]"
+    few, many = (steps_of_s3(f"SELL{{1,{most}}} AS a ; BUY AS z", clauses) for most in (5, 200))
+    compiling = best(partial(ceql.compile, many), 1)
+    report.add("A{1,200} ; B, compiling", compiling, "s", 0.5)
+    report.add("A{1,200} ; B / A{1,5} ; B, per event", _ratio([few, many], events), "x", 40)
+    states, sizes = [], []
+    for text in (few, many):
+        session = ceql.Session(text, shape="positions")
+        for batch in events.to_batches(max_chunksize=10_000):
+            session.feed(batch).count()
+        states.append(session.stats.memo_size)
+        sizes.append(session.stats.state_bytes)
+    report.add("A{1,200} ; B / A{1,5} ; B, states", states[1] / states[0], "x", 40)
+    report.add("A{1,200} ; B / A{1,5} ; B, bytes held", sizes[1] / sizes[0], "x", 40)
+
+
+def silences(report: Report, coded: pa.Table) -> None:
+    """Matches that wait for a silence beside those of two steps, by turns; then what is held while they wait.
+
+    Within a second of the stream, about as many events of the first step are followed by one of the second as are not.
+    """
+    keys = np.random.default_rng(0).integers(0, 100_000, len(coded))
+    keyed = coded.append_column("account", pa.array(keys)).combine_chunks()
+    condition = "FILTER a[name = 'INTC'] AND b[name = 'RIMM']"
+    for n_keys, events, clause in ((1, coded, ""), (100_000, keyed, "PARTITION BY [account]")):
+        plain = f"SELECT * FROM S WHERE SELL AS a ; BUY AS b {condition} {clause} WITHIN 1000 [stock_time]"
+        waiting = f"SELECT * FROM S WHERE SELL AS a ; NOT BUY AS b FOR 1000 [stock_time] {condition} {clause}"
+        report.add(f"A ; NOT B FOR d / A ; B, keys: {n_keys}", _ratio([plain, waiting], events), "x", 1.5)
+        longer = waiting.replace("1000", "100000")
+        report.add(f"A ; NOT B FOR d, d x100 / d, keys: {n_keys}", _ratio([waiting, longer], events), "x", 1.3)
+    held = []
+    for n_waiting in (100_000, 1_000_000):
+        session = ceql.Session("SELECT * FROM S WHERE A ; NOT B FOR 1 [t]", shape="positions")
+        types, times = pa.array(["A"]).take(pa.array(np.zeros(n_waiting, np.int64))), np.zeros(n_waiting, np.int64)
+        session.feed(pa.table({"type": types, "t": times})).count()
+        session.snapshot()
+        held.append(session.stats.state_bytes / n_waiting)
+        report.add(f"{n_waiting:,} open deadlines", held[-1], "bytes each")
+    report.add("bytes of an open deadline, a million / 100,000", held[1] / held[0], "x", 1.5)
+
+
 def start_up(report: Report) -> None:
     """CPU time of a fresh process up to its first match, with all its threads."""
     code = "import ceql; list(ceql.match('SELECT * FROM S WHERE A ; B', [{'type': 'A'}, {'type': 'B'}]))"
@@ -412,6 +498,9 @@ def main() -> None:
     large_dictionaries(report)
     enumeration(report, coded)
     strategies(report, coded)
+    patterns(report, coded)
+    bounds(report, coded)
+    silences(report, coded)
     free_text(report)
     whole_matches(report, coded)
     many_numbers(report, coded)

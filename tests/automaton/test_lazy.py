@@ -90,6 +90,20 @@ def test_sets_of_many_states() -> None:
     assert [completed.end for completed in simulate(query, events)] == [1, 2]
 
 
+@pytest.mark.parametrize("strategy", ["MAX", "NEXT", "LAST"])
+def test_runs_that_have_counted_less_are_dropped(strategy: str) -> None:
+    query = ceql.compile(f"SELECT {strategy} * FROM S WHERE A{{5,}} ; B")
+    # Runs that have left an A out can do no more than those that took it.
+    assert len(reached(query, stream("AAAAAAAAB"))) <= 8
+    assert n_matches(query, stream("AAAAB")) == 0
+    assert n_matches(query, stream("AAAAAAAAB")) == 1
+
+
+def test_runs_that_may_still_take_more_are_kept() -> None:
+    query = ceql.compile("SELECT MAX * FROM S WHERE A{1,3} ; B")
+    assert n_matches(query, stream("AAAAB")) == comb(4, 3)
+
+
 # --- many predicates ----------------------------------------------------------------
 
 

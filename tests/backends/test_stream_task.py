@@ -154,6 +154,24 @@ def test_a_match_comes_though_only_irrelevant_rows_follow() -> None:
     assert stream.n_bytes == 0
 
 
+WAITING = "SELECT * FROM S WHERE A AS u ; NOT B FOR 3 seconds PARTITION BY [k]"
+
+
+@pytest.mark.parametrize("ordering", ["time", "arrival"])
+def test_matches_of_silent_keys_come_when_the_watermark_has_passed_their_deadline(ordering: str) -> None:
+    stream = Stream(task_of(WAITING, ordering=ordering), 1000)
+    stream.batch([at(0), at(0, k=2), at(2, "B", k=2), at(9, k=3)])
+    stream.batch([], until=START + 3_999_000)
+    for second in (3.9, 4):
+        stream.highest = max(stream.highest, START + int(second * 1_000_000))
+        stream.watermark = START // 1000 + int(1000 * second) - 1000
+        stream.batch([])
+        assert [row["match_end"] for row in stream.found] == ([at(3)["at"]] if second == 4 else [])
+    stream.finish()
+    assert [row["match_end"] for row in stream.found] == [at(3)["at"], at(12)["at"]]
+    assert stream.n_bytes == 0
+
+
 def test_events_before_the_first_watermark_are_never_late() -> None:
     stream = Stream(task_of(QUERY), 0)
     stream.batch([at(3, "B"), at(-1000), at(2)])

@@ -18,6 +18,7 @@ from ceql.automaton.lazy import Alphabet
 from ceql.automaton.predicates import Event
 from ceql.engine.intake import symbols as symbols_module
 from ceql.engine.intake.classes import Columns
+from ceql.engine.intake.fold import StringTable, classify_strings
 from ceql.engine.intake.symbols import SymbolEncoder
 
 MICROSECOND = timedelta(microseconds=1)
@@ -338,3 +339,14 @@ def test_a_constant_between_two_values_equals_none(unit: str) -> None:
     assert rows(f"t < {constant}") == rows(f"t <= {constant}") == [0, 1]
     assert rows(f"t > {constant}") == rows(f"t >= {constant}") == [2]
     assert rows(f"t BETWEEN '1970-01-01' AND {constant}") == [1]
+
+
+def test_few_strings_get_the_numbers_that_many_get() -> None:
+    constants = ["", "a", "12345678", "123456789", "12345678901234567", "ä" * 8]
+    texts = [*constants, None, "b", "1234567", "1234567x", "12345678x", "1234567890123456x", "12345678\0", "ä" * 7]
+    table = StringTable(constants)
+    expected = [constants.index(text) if text in constants else 6 if text is not None else 7 for text in texts]
+    for data_type in (pa.string(), pa.large_string()):
+        many = pa.array(["zz", *texts, *texts], data_type).slice(1)
+        assert classify_strings(many, table).tolist() == 2 * expected
+        assert [classify_strings(many.slice(at, 1), table)[0] for at in range(len(texts))] == expected

@@ -7,9 +7,10 @@ Strategies compare complex events, that is sets of marked positions, that start 
 at the same events (Grez et al.; those with another start are compared when matches are
 enumerated). So a determinized state also knows runs of other complex events: `equals` mark the same positions so far,
 under any labels (`runs` are among them); `rivals` beat this complex event so far; and for LAST, `beaten` lose against
-it so far, but may still overtake it. If a rival has the same run state, the state is dropped, because the rival can
-take the same steps. With m(X) and u(X) the states reached
-from X by marking and by unmarked transitions, an event that is marked / not marked leads to
+it so far, but may still overtake it. If a rival can take all the steps that a run can take, the run is dropped: what it
+completes, the rival completes, too. The rival is then in the same state, or in one that simulates it (`simulation`): of
+`A{5,}`, a run that has counted four events can do all that a run can do that has counted three. With m(X) and u(X) the
+states reached from X by marking and by unmarked transitions, an event that is marked / not marked leads to
 
     NEXT  rivals' = m(rivals) | u(rivals)      /  u(rivals) | m(rivals) | m(equals)
     MAX   rivals' = m(rivals)                  /  u(rivals) | m(rivals) | m(equals)
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ceql.automaton.cea import CEA, TRUE, Guard, Label
 from ceql.automaton.predicates import Event, holds
+from ceql.automaton.simulation import Simulation
 from ceql.syntax.ast import Strategy
 
 if TYPE_CHECKING:
@@ -105,6 +107,7 @@ class Determinizer:
             self._outgoing[transition.source].append(
                 (guard_bits[transition.guard], unless, label_ids[transition.label], transition.target)
             )
+        self._simulation = Simulation(self._outgoing, self._is_marking, cea.final)
 
     def accepts(self, state: DetState) -> bool:
         """Whether the events so far are a match."""
@@ -128,9 +131,15 @@ class Determinizer:
                 yield self._labels[label_id], DetState(runs)
                 continue
             equals, rivals, beaten = compared[0] if self._is_marking[label_id] else compared[1]
-            if runs - rivals:
+            runs = self._without_hopeless(runs, rivals)
+            if runs:
                 equals -= rivals
-                yield self._labels[label_id], DetState(runs - rivals, equals, rivals, beaten - rivals - equals)
+                yield self._labels[label_id], DetState(runs, equals, rivals, beaten - rivals - equals)
+
+    def _without_hopeless(self, runs: States, rivals: States) -> States:
+        """Return the runs that can complete something that no rival completes."""
+        follows = self._simulation.follows
+        return frozenset(run for run in runs if not any(follows(rival, run) for rival in rivals))
 
     def _compare(
         self, state: DetState, symbol: int

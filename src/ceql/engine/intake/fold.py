@@ -17,6 +17,9 @@ from ceql.engine.intake.columns import texts_in
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 TABLE_BITS = 10
 
+FEW_STRINGS = 8
+"""Most strings that Python looks up: a call of compiled code costs more."""
+
 
 @compiled_in_place
 def fold(first: Any, of_first: Any, classes: Any, flat: Any, width: Any, sets: Any) -> None:
@@ -93,6 +96,7 @@ class StringTable:
 
     def __init__(self, constants: Iterable[str]) -> None:
         self.constants = list(constants)
+        self.number_of = {constant: number for number, constant in enumerate(self.constants)}
         encoded = [constant.encode("utf-8") for constant in self.constants]
         self.offsets = np.concatenate([[0], np.cumsum([len(constant) for constant in encoded])]).astype(np.int64)
         self.heads = np.array([int.from_bytes(constant[:8], "little") for constant in encoded], np.uint64)
@@ -108,6 +112,12 @@ class StringTable:
 
 def classify_strings(array: pa.Array, table: StringTable) -> Any:
     """Return each string's number among the table's constants, n for all others and n + 1 for NULL."""
+    if len(array) <= FEW_STRINGS:
+        # PERF: one string takes 4 instead of 28 us on a busy machine. S3 fed with dicts of one event takes 203 instead
+        # of 227 us for each, and the first match in a fresh process needs less compiled code.
+        other, null = len(table.constants), len(table.constants) + 1
+        texts = array.to_pylist()
+        return np.array([null if text is None else table.number_of.get(text, other) for text in texts], np.int32)
     starts, characters = texts_in(array)
     validity = array.buffers()[0]
     bits = np.frombuffer(validity, np.uint8) if validity is not None and array.null_count else np.empty(0, np.uint8)

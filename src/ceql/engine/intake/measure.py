@@ -126,11 +126,16 @@ class Measure:
             measure._sort_hint = TWO_ORDERS_HINT.format(measured=measured, time=attribute)
         return measure
 
-    def of(self, part: pa.RecordBatch, first_row: int, among: IntArray | None = None) -> tuple[IntArray, IntArray]:
-        """Return each row's measure, and which rows have one (empty if all do); `among` marks the rows that count."""
+    def of(
+        self, part: pa.RecordBatch, first_row: int, among: IntArray | None = None
+    ) -> tuple[IntArray | None, IntArray]:
+        """Return each row's measure, and which rows have one (empty if all do); `among` marks the rows that count.
+
+        Without an attribute, the measure of a row is its position, and None stands for all of them.
+        """
         if self.attribute is None:
             self.last = np.int64(first_row + len(part) - 1)
-            return np.arange(first_row, first_row + len(part), dtype=np.int64), np.empty(0, np.bool_)
+            return None, np.empty(0, np.bool_)
         column = part.column(self._index)
         values, is_valid = self._numbers(column)
         if self.is_float and np.isnan(values).any():

@@ -216,6 +216,8 @@ CONTROL = np.dtype(
             ("first_waiting", np.int64),
             ("n_waiting", np.int64),  # the events in `Waiting` that are in use are those between these two
             ("n_roots", np.int64),  # roots of waiting events
+            ("kept_waiting", np.int64),
+            ("kept_roots", np.int64),  # entries before these two may not be overwritten: undoing needs them
             ("missing_symbol", np.int64),  # with MISS: the symbol without transitions
             ("nodes_needed", np.int64),  # with GROW: the most nodes that the event may need
             ("pool_needed", np.int64),  # with GROW: the most entries of the pool that it may need

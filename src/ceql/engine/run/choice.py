@@ -14,6 +14,10 @@ same positions behind it, it skips the node. The second walk then notes nodes th
 The positions behind a node have a number, made from the last position and the number of the others.
 
 If there are only a few matches, `keep_few` compares them in place, in the output.
+
+Before all this, `write_best` looks for the winner of NEXT or LAST alone, without comparing whole matches: LAST goes
+back from the last event and always takes the latest position that some match has, and under NEXT that match wins which
+begins first. If this does not lead to exactly one match, the above decides.
 """
 
 from __future__ import annotations
@@ -390,6 +394,129 @@ def choose(control, choice, keeps, limit, size, now, row, arena, walk, rivals, o
             choice.best_length = choice.agrees = length
     control.depth, control.n_out, control.n_values, control.n_matches = depth, n_out, n_values, n_matches
     return reason
+
+
+@inlined
+def write_best(control, choice, keeps, n_roots, size, now, row, arena, walk, output):
+    """Write the match that NEXT or LAST keeps, if it is easily found to be the only one; return whether it is written.
+
+    Else the stack is as it was.
+
+    PERF: over `BUY+` of one stock, with about 65 of these events in a window of 1,000, an event took 144 instead of
+    577 ns under NEXT, and 127 instead of 641 ns under LAST; 47 ns under ALL with LIMIT 1 (a busy machine, by turns).
+    """
+    kind, link, data, start = arena.kind, arena.link, arena.data, arena.start
+    stack_node, stack_depth, reached = walk.stack_node, walk.stack_depth, walk.stack_prefix
+    path_row, path_label = walk.path_row, walk.path_label
+    deepest, longest = stack_node.shape[0] - 1, path_row.shape[0]
+    has_labels = output.label.shape[0] > 0
+    depth, length, n_steps = n_roots, 0, 0
+    n_found, began = 0, 0
+    is_clear = True
+    if keeps == KEEP_LAST:
+        # The stack has the nodes that all the positions of the path lead to, `reached` those of the next position.
+        while depth > 0 and is_clear:
+            latest, n_reached, label = -1, 0, 0
+            is_alike = True
+            while depth > 0 and is_clear:
+                depth -= 1
+                node = stack_node[U(depth)]
+                while kind[U(node)] == UNION and is_clear:
+                    right = data[U(node)]
+                    age = now - start[U(right)]
+                    if 0 <= age <= size:
+                        stack_node[U(depth)] = right
+                        depth += 1
+                    node = link[U(node)]
+                    n_steps += 1
+                    is_clear = depth < deepest
+                n_steps += 1
+                if kind[U(node)] == BOTTOM:
+                    n_found += 1
+                    began = data[U(node)]
+                elif data[U(node)] >= latest:
+                    if data[U(node)] > latest:
+                        latest, n_reached, label = data[U(node)], 0, kind[U(node)]
+                        is_alike = True
+                    is_alike = is_alike and kind[U(node)] == label
+                    reached[U(n_reached)] = node
+                    n_reached += 1
+                is_clear = is_clear and n_steps < choice.patience + 4 * length
+            if n_reached > 0:
+                # Matches without this position lose.
+                n_found = 0
+                is_clear = is_clear and is_alike and length < longest
+                if is_clear:
+                    length += 1
+                    path_row[U(longest - length)] = latest
+                    path_label[U(longest - length)] = label
+                    for i in range(n_reached):
+                        node = reached[U(i)]
+                        if link[U(node)] == END:
+                            n_found += 1
+                            began = latest
+                        else:
+                            stack_node[U(depth)] = link[U(node)]
+                            depth += 1
+    else:
+        # First it is found out where the first match begins, and then, on the second way, which match this is.
+        is_known = False
+        while depth > 0 and is_clear:
+            depth -= 1
+            node = stack_node[U(depth)]
+            length = stack_depth[U(depth)]
+            is_open = True
+            while is_open and is_clear:
+                n_steps += 1
+                what = kind[U(node)]
+                is_clear = depth < deepest and length < longest and n_steps < choice.patience
+                if what == UNION:
+                    right = data[U(node)]
+                    age = now - start[U(right)]
+                    if 0 <= age <= size:
+                        # Earlier events are rather on the right.
+                        stack_node[U(depth)] = link[U(node)]
+                        stack_depth[U(depth)] = length
+                        depth += 1
+                        node = right
+                    else:
+                        node = link[U(node)]
+                elif is_clear:
+                    # A match whose first event is not marked does not win by its beginning.
+                    is_clear = what != BOTTOM
+                    length += 1
+                    path_row[U(longest - length)] = data[U(node)]
+                    path_label[U(longest - length)] = what
+                    is_open = link[U(node)] != END
+                    if is_open:
+                        node = link[U(node)]
+            if is_clear and is_known and data[U(node)] == began:
+                break
+            if is_clear and not is_known:
+                if n_found == 0 or data[U(node)] < began:
+                    n_found, began = 0, data[U(node)]
+                n_found += data[U(node)] == began
+                if depth == 0 and n_found == 1:
+                    is_known = True
+                    depth = n_roots
+                    for i in range(n_roots):
+                        stack_node[U(i)], stack_depth[U(i)] = walk.root[U(i)], 0
+    n_out, n_values = control.n_out, control.n_values
+    has_room = n_out < output.start.shape[0] and n_values + length <= output.row.shape[0]
+    is_written = is_clear and n_found == 1 and has_room
+    if is_written:
+        for i in range(U(length)):
+            output.row[U(n_values) + i] = path_row[U(longest - length) + i]
+        if has_labels:
+            for i in range(U(length)):
+                output.label[U(n_values) + i] = path_label[U(longest - length) + i]
+        output.start[U(n_out)], output.end[U(n_out)] = began, row
+        output.offset[U(n_out + 1)] = n_values + length
+        control.n_out, control.n_values, control.n_matches = n_out + 1, n_values + length, 1
+    else:
+        for i in range(n_roots):
+            stack_node[U(i)], stack_depth[U(i)] = walk.root[U(i)], 0
+    return is_written
 
 
 @inlined

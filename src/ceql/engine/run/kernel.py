@@ -34,9 +34,9 @@ from ceql.engine.intake.moments import ALL_IS_OVER, TIME_IS_OVER
 from ceql.engine.run.arena import BOTTOM, END, UNION, set_node, set_union
 from ceql.engine.run.arrays import Arena, Lists, Steps, Touched, Walk
 from ceql.engine.run.bits import U, add, lowest, remove, without_lowest
-from ceql.engine.run.choice import begin, choose, keep_few
+from ceql.engine.run.choice import begin, choose, keep_few, write_best
 from ceql.engine.run.enumeration import enumerate_matches
-from ceql.engine.run.modes import BREAKS_AFTER, BREAKS_BEFORE, CONSUME_ALL, CONSUME_NOTHING
+from ceql.engine.run.modes import BREAKS_AFTER, BREAKS_BEFORE, CONSUME_ALL, CONSUME_NOTHING, KEEP_MAX
 from ceql.engine.run.requests import DONE, FULL, GROW, MISS, PAUSE, WAIT, WORK_AT_ONCE
 
 UNKNOWN = -2
@@ -361,6 +361,30 @@ def put_due(control, symbol, time, silences, broken, waiting, roots, walk):
 
 
 @inlined
+def has_room_to_wait(control, waiting, roots, n_roots):
+    """Return whether one more event with some roots can wait; events that no longer wait give up their room."""
+    has_room = control.n_waiting < waiting.row.shape[0] and control.n_roots + n_roots <= roots.shape[0]
+    if not has_room and control.first_waiting >= control.kept_waiting:
+        first, end, to = control.first_waiting, control.n_waiting, control.kept_waiting
+        first_root = waiting.first[first] if first < end else control.n_roots
+        shift = first_root - control.kept_roots
+        for i in range(end - first):
+            waiting.row[to + i] = waiting.row[first + i]
+            waiting.time[to + i] = waiting.time[first + i]
+            waiting.measure[to + i] = waiting.measure[first + i]
+            waiting.key[to + i] = waiting.key[first + i]
+            waiting.first[to + i] = waiting.first[first + i] - shift
+            waiting.length[to + i] = waiting.length[first + i]
+        for i in range(first_root, control.n_roots):
+            roots[i - shift] = roots[i]
+        control.first_waiting, control.n_waiting = to, to + end - first
+        control.n_roots -= shift
+        # With less than half of it free, this would have to be done too often.
+        has_room = 2 * control.n_waiting <= waiting.row.shape[0] and 2 * control.n_roots + n_roots <= roots.shape[0]
+    return has_room
+
+
+@inlined
 def wait(control, row, time, now, slot, depth, waiting, roots, walk):
     """Let the matches on the stack wait for their silence."""
     at_end, n_roots = control.n_waiting, control.n_roots
@@ -509,8 +533,10 @@ def advance_events(
                 save(control, at, phase, key, n_nodes)
                 return GROW
             if silences is not None:
-                has_room = control.n_waiting < waiting.row.shape[0]
-                if silences.is_awaited and not (has_room and control.n_roots + walk.root.shape[0] <= roots.shape[0]):
+                has_room = True
+                if silences.is_awaited:
+                    has_room = has_room_to_wait(control, waiting, roots, walk.root.shape[0])
+                if not has_room:
                     save(control, at, phase, key, n_nodes)
                     return WAIT
             work -= n_touched + n_steps
@@ -548,8 +574,14 @@ def advance_events(
             if phase == ENUMERATE:
                 n_roots, first_out, first_value = control.depth, control.n_out, control.n_values
                 few = FEW if choice.patience > 0 else 0
-                has_room = enumerate_matches(control, few, size, now, row, arena, walk, output)
-                if has_room and control.depth == 0:
+                is_written, has_room = False, True
+                if keeps != KEEP_MAX and few > 0:
+                    is_written = write_best(control, choice, keeps, n_roots, size, now, row, arena, walk, output)
+                if not is_written:
+                    has_room = enumerate_matches(control, few, size, now, row, arena, walk, output)
+                if is_written:
+                    control.depth = 0
+                elif has_room and control.depth == 0:
                     keep_few(control, keeps, limit, first_out, first_value, row, output)
                 else:
                     begin(choice, n_roots, walk)

@@ -36,7 +36,7 @@ MIN_NODES = 1 << 14
 MIN_STATES = 8
 """Determinized states that there are lists for at first."""
 
-MIN_WAITING = 64
+MIN_WAITING = 1 << 10
 """Events with waiting matches that there is room for at first."""
 
 

@@ -36,6 +36,10 @@ class Undo:
             return
         self._is_begun = True
         self._control, self._n_matches = state.control.copy(), state.n_matches
+        state.control["kept_waiting"], state.control["kept_roots"] = (
+            state.control["n_waiting"],
+            state.control["n_roots"],
+        )
         self._active = state.lists.active.copy()
         # PERF: with few states, all lists are small, and to find the active ones takes longer than to copy all.
         self._states = slice(len(state.lists.length)) if len(self._active) == 1 else members(self._active)
@@ -73,6 +77,7 @@ class Undo:
             whole.roots, whole.has_silences = state.roots.copy(), state.has_silences
             self._put_back(whole)
             self._whole = whole
+            state.control["kept_waiting"] = state.control["kept_roots"] = 0
 
     def undone(self, state: RunState) -> RunState:
         """Return the run state as it was; the given state must not be used afterwards."""
