@@ -428,8 +428,24 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {
         {"watermark": "1 second"},
         "'id' is of type int64",
     ),
+    "silence of another type": (
+        "SELECT * FROM S WHERE A ; NOT B FOR 3 [id]",
+        {"time_column": "t", "watermark": "1 second"},
+        "on a stream FOR must measure a timestamp, but 'id' is of type int64",
+    ),
+    "silence without watermark": (
+        "SELECT * FROM S WHERE A ; NOT B FOR 3 seconds",
+        {"time_column": "t"},
+        "no watermark on 't'",
+    ),
+    "silence after matches without window": (
+        "SELECT * FROM S WHERE A ; C ; NOT B FOR 3 seconds",
+        {"time_column": "t", "watermark": "1 second"},
+        "grows for ever",
+    ),
+    "complete": (TIMED, {"time_column": "t", "watermark": "1 second", "complete": True}, "a stream has no end"),
     "no watermark": (TIMED, {"time_column": "t"}, "no watermark on 't'"),
-    "no window": ("SELECT * FROM S WHERE A", {"time_column": "t", "watermark": "1 second"}, "grows for ever"),
+    "no window": ("SELECT * FROM S WHERE A ; B", {"time_column": "t", "watermark": "1 second"}, "grows for ever"),
     "plan": (TIMED, {"time_column": "t", "watermark": "1 second", "plan": "keys"}, "is for batch DataFrames"),
     "duration without unit": (TIMED, {"time_column": "t", "watermark": "10"}, "'10' is not a duration"),
     "duration of unknown unit": (

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from random import Random
 from threading import Event, Thread
@@ -434,6 +435,51 @@ def test_a_batch_that_begins_before_the_end_of_the_last(sort: bool, streams: str
     with pytest.raises(ceql.DataError, match="'t' is 6 after 8") as caught:
         session.feed(older).count()
     assert str(caught.value.hint).startswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("soon", "'t' cannot be 'soon': it is of type integer"),
+        (2**70, f"'t' cannot be {2**70}: it is of type integer"),
+        (8, "time runs backwards: 't' is 8 after 9"),
+        (None, "advance needs a time\nhint: finish says that no event comes any more"),
+    ],
+)
+def test_time_that_advance_cannot_tell(value: object, told: str) -> None:
+    session = Session("SELECT * FROM S WHERE A ; NOT B FOR 5 [t]")
+    session.feed([{"type": "A", "t": 9}]).count()
+    with pytest.raises(ceql.DataError) as caught:
+        session.advance(value)
+    assert str(caught.value) == told
+    # The session goes on as if it had not been asked.
+    assert session.advance(20).count() == 1
+
+
+@pytest.mark.parametrize(
+    ("time", "value", "told"),
+    [
+        (1.5, float("nan"), "'t' cannot be nan: it is of type double"),
+        (datetime(2024, 1, 1), "2024-01-02", "'t' cannot be '2024-01-02': it is of type timestamp without zone"),
+    ],
+)
+def test_values_that_are_no_time(time: object, value: object, told: str) -> None:
+    session = Session("SELECT * FROM S WHERE A ; NOT B FOR " + ("5 [t]" if isinstance(time, float) else "5 seconds"))
+    session.feed([{"type": "A", "t": time}]).count()
+    with pytest.raises(ceql.DataError) as caught:
+        session.advance(value)
+    assert str(caught.value) == told
+
+
+def test_a_finished_session_takes_nothing() -> None:
+    session = Session("SELECT * FROM S WHERE A ; NOT B FOR 5 [t]")
+    session.feed([{"type": "A", "t": 1}]).count()
+    assert session.finish().count() == 1
+    calls = [lambda: session.feed([{"type": "A", "t": 2}]), lambda: session.advance(3), session.finish]
+    for call in calls:
+        with pytest.raises(ceql.DataError) as caught:
+            call()
+        assert str(caught.value) == "the session is finished: it takes no more events\nhint: begin a new session"
 
 
 def test_max_state_bytes() -> None:

@@ -46,7 +46,7 @@ def test_sorting_does_not_make_two_orders_agree() -> None:
     with pytest.raises(DataError, match="'t' is 1 after 2") as caught:
         pairs("5 [a]", events, sort=True, time_column="t")
     assert caught.value.hint == (
-        "'a', which WITHIN measures, orders the events: leave time_column out if 't' orders them otherwise, "
+        "'a', which the query measures, orders the events: leave time_column out if 't' orders them otherwise, "
         "else sort them by both, as sort=True does"
     )
 

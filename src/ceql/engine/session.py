@@ -141,6 +141,8 @@ class Session:
         These are matches of `NOT ... FOR` at the end of a pattern: nothing that may not come has come before `now`.
         `now` is a value of the attribute that FOR and WITHIN measure; no earlier event may be fed afterwards.
         """
+        if now is None:
+            raise DataError("advance needs a time", "finish says that no event comes any more")
         return Matches(self._reach(Moment(TIME_COMES, now)))
 
     def finish(self) -> Matches:

@@ -210,7 +210,7 @@ class _FormulaBinder:
             case ast.Without():
                 return self._without(node)
             case ast.Absence():
-                raise _misplaced(node)
+                raise _misplaced(node, is_alone=node is self._top)
         raise AssertionError(f"no rule for {type(node).__name__}")
 
     def _atom(self, node: ast.Atom) -> tuple[plan.Formula, _Holdings]:
@@ -522,19 +522,22 @@ def _without_ends(node: ast.Sequence, before: ast.Absence | None, after: ast.Abs
     parts, gaps = node.parts, node.gaps
     for part, gap in ((before, gaps[0]), (after, gaps[-1])):
         if part is not None and (gap is not ast.Gap.ANY or len(parts) < 2):
-            raise _misplaced(part)
+            raise _misplaced(part, is_alone=len(parts) < 2)
         if part is not None:
             own = slice(1, None) if part is parts[0] else slice(None, -1)
             parts, gaps = parts[own], gaps[own]
     return replace(node, parts=parts, gaps=gaps)
 
 
-def _misplaced(node: ast.Absence) -> Mistake:
-    if node.duration is not None:
-        hint = "it is the first or the last part of WHERE, joined to the others by ';': A ; NOT B FOR 10 minutes"
-        return Mistake("NOT ... FOR cannot stand here", node.span, hint)
-    hint = "a part must stand before and after it, A ; NOT B ; C, or a time after it: A ; NOT B FOR 10 minutes"
-    return Mistake("NOT needs ';' on both sides", node.span, hint)
+def _misplaced(node: ast.Absence, *, is_alone: bool = False) -> Mistake:
+    if node.duration is None:
+        hint = "write A ; NOT B ; C, or say for how long: A ; NOT B FOR 10 minutes"
+        return Mistake("NOT needs a part on both sides, joined by ';'", node.span, hint)
+    if is_alone:
+        hint = "name an event before or after it: A ; NOT B FOR 10 minutes"
+        return Mistake("NOT ... FOR cannot stand alone", node.span, hint)
+    hint = "it must be the first or the last part of the whole WHERE, joined by ';': A ; NOT B FOR 10 minutes"
+    return Mistake("NOT ... FOR cannot stand here", node.span, hint)
 
 
 def _warn_of_zones(predicate: ast.Node, types: Mapping[str, pa.DataType]) -> None:

@@ -54,15 +54,20 @@ def silences_of(
 ) -> list[plan.AttributeWindow | None]:
     """Return what FOR measures, and for how long: the attribute of WITHIN, or else the time."""
     measured = window if isinstance(window, plan.AttributeWindow) else None
+    elsewhere = "WITHIN" if measured is not None else "the other FOR"
     found: list[plan.AttributeWindow | None] = []
     for duration in durations:
         if duration is None:
             found.append(None)
             continue
-        silence = _measured(duration, _Clause("FOR", scope, time_column if measured is None else measured.attribute))
+        if measured is None:
+            clause = _Clause("FOR", scope, time_column)
+        else:
+            clause = _Clause("FOR", scope, measured.attribute, elsewhere)
+        silence = _measured(duration, clause)
         if measured is not None and silence.attribute != measured.attribute:
-            message = f"FOR measures '{silence.attribute}', but '{measured.attribute}' is measured elsewhere"
-            raise Mistake(message, duration.span, "WITHIN and FOR must measure the same attribute")
+            message = f"FOR measures '{silence.attribute}', but {elsewhere} measures '{measured.attribute}'"
+            raise Mistake(message, duration.span, "all clauses of a query must measure the same attribute")
         measured = silence
         found.append(silence)
     return found
@@ -70,11 +75,15 @@ def silences_of(
 
 @dataclass(frozen=True)
 class _Clause:
-    """What measures an attribute: WITHIN or FOR. Durations that name none measure `time_column`."""
+    """What measures an attribute: WITHIN or FOR. Durations that name none measure `time_column`.
+
+    `elsewhere` is the clause that measures this column already, if there is one.
+    """
 
     keyword: str
     scope: Scope
     time_column: str | None
+    elsewhere: str | None = None
 
 
 def _measured(window: ast.Window, clause: _Clause) -> plan.AttributeWindow:
@@ -115,7 +124,9 @@ def _duration_window(window: ast.DurationWindow, clause: _Clause) -> plan.Attrib
     attribute = window.attribute or _time_attribute(window, clause, nanoseconds)
     kind = _kind_measured(attribute, clause)
     if not (kind.is_time or kind is Kind.UNKNOWN):
-        message = f"a duration needs a timestamp or date, but '{attribute.text}' is of type {kind.value}"
+        measured = attribute.text
+        what = f"{clause.elsewhere} measures '{measured}'," if clause.elsewhere is not None else f"'{measured}' is"
+        message = f"a duration needs a timestamp or date, but {what} of type {kind.value}"
         raise Mistake(message, attribute.span, _as_number(clause.keyword, attribute.text, nanoseconds))
     # If nothing is known about the attribute, the duration shows that it is a time.
     kind = Kind.TIMESTAMP if scope.is_unknown else kind

@@ -146,6 +146,7 @@ def _mistake_in_text(error: UnexpectedInput, before: list[Token], text: str) -> 
         or _formula_after_filter(token, before)
         or _formula_after_project(token, before)
         or _formula_after_without(token, before)
+        or _for_without_not(error, token)
         or Mistake(f"unexpected '{shortened(token)}'", span_of(token), _expectation(error, before, text))
     )
 
@@ -305,6 +306,13 @@ def _formula_after_project(token: Token, before: list[Token]) -> Mistake | None:
     return Mistake(f"unexpected '{token}' after PROJECT", span_of(token), _COVERS_HINT.format(word="PROJECT"))
 
 
+def _for_without_not(error: UnexpectedToken, token: Token) -> Mistake | None:
+    if token.upper() != "FOR" or not _accepted(error) & {"PARTITION", "_WITHOUT"}:
+        return None
+    hint = "FOR stands right after the event of a NOT: A ; NOT B FOR 10 minutes"
+    return Mistake(f"unexpected '{token}'", span_of(token), hint)
+
+
 def _formula_after_without(token: Token, before: list[Token]) -> Mistake | None:
     """Return the mistake if the pattern continues after the event of a WITHOUT."""
     if token.type not in _GOING_ON:
@@ -419,6 +427,8 @@ def _name_with_blanks(token: Token, before: list[Token], accepted: set[str], tex
     if last is None or last.type != "NAME" or token.type != "NAME":
         return None
     if not re.fullmatch(r"[ \t]+", text[span_of(last).end : span_of(token).start]):
+        return None
+    if last.upper() == "FOR" and "NUMBER" in accepted and "NAME" not in accepted:
         return None
     # Words that do not begin a name: a unit of WITHIN, a policy of CONSUME BY, a type in CREATE STREAM.
     earlier = before[-2].type if len(before) > 1 else ""

@@ -486,7 +486,7 @@ def _window(extent: _Extent, keyword: str, span: Span) -> ast.Window:
             hint = f"write {', '.join(known[:-1])} or {known[-1]}"
             raise Mistake(f"{keyword} {first.written} has no unit", span, hint)
         return ast.AttributeWindow(first.amount, attribute, span=span)
-    return ast.DurationWindow(tuple((q.amount, _unit(q)) for q in quantities), attribute, span=span)
+    return ast.DurationWindow(tuple((q.amount, _unit(q, keyword)) for q in quantities), attribute, span=span)
 
 
 def _events_window(quantity: _Quantity, attribute: ast.Name | None, span: Span) -> ast.EventsWindow:
@@ -499,18 +499,20 @@ def _events_window(quantity: _Quantity, attribute: ast.Name | None, span: Span) 
     return ast.EventsWindow(quantity.amount, span=span)
 
 
-def _unit(quantity: _Quantity) -> str:
+def _unit(quantity: _Quantity, keyword: str) -> str:
     if quantity.unit is None:
         raise Mistake(f"'{quantity.written}' has no unit of time", quantity.span, f"units are {', '.join(UNITS)}")
     if quantity.counts_events:
-        hint = "give either a number of EVENTS or a duration"
+        hint = "give either a number of EVENTS or a duration" if keyword == "WITHIN" else "give a duration"
         raise Mistake(f"'{quantity.unit}' is not a unit of time", span_of(quantity.unit), hint)
     word = quantity.unit.lower()
     unit = _UNIT_SYNONYMS.get(word) or word.removesuffix("s")
     unit = _UNIT_SYNONYMS.get(unit, unit)
     if unit not in UNITS:
-        known = [*(unit + "s" for unit in UNITS), *UNITS, "events"]
-        hint = _UNIT_HINTS.get(word) or did_you_mean(word, known) or f"units are {', '.join(UNITS)} and events"
+        also = ["events"] if keyword == "WITHIN" else []
+        known = [*(unit + "s" for unit in UNITS), *UNITS, *also]
+        units = " and ".join([", ".join(UNITS), *also])
+        hint = _UNIT_HINTS.get(word) or did_you_mean(word, known) or f"units are {units}"
         raise Mistake(f"unknown unit '{quantity.unit}'", span_of(quantity.unit), hint)
     return unit if quantity.amount == 1 else unit + "s"
 

@@ -34,8 +34,8 @@ SORTED_HINT = (
     "feed the older events first, or all in one batch"
 )
 TWO_ORDERS_HINT = (
-    "'{measured}', which WITHIN measures, orders the events: leave time_column out if '{time}' orders them otherwise, "
-    "else sort them by both, as sort=True does"
+    "'{measured}', which the query measures, orders the events: leave time_column out if '{time}' orders them "
+    "otherwise, else sort them by both, as sort=True does"
 )
 """Hints for time that runs backwards: the second if each batch is sorted already, the third for a time column beside a
 window attribute that is known not to run backwards."""
@@ -178,8 +178,14 @@ class Measure:
             raise DataError(f"{message}{self._shown(self.last)}")
 
     def stored(self, value: Any) -> Any:
-        """Return a value of the attribute as the window measures it."""
-        return self._numbers(pa.array([value], self._type))[0][0]
+        """Return a value of the attribute as the window measures it; `DataError` if it is no such value."""
+        try:
+            column = pa.array([value], self._type)
+        except (pa.ArrowException, OverflowError):
+            column = None
+        if column is None or column.null_count or (self.is_float and np.isnan(column[0].as_py())):
+            raise DataError(f"'{self.attribute}' cannot be {value!r}: it is of type {kind_of(self._type).value}")
+        return self._numbers(column)[0][0]
 
     def _numbers(self, column: pa.Array) -> tuple[IntArray, IntArray]:
         if self._is_plain:

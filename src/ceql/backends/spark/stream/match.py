@@ -118,9 +118,12 @@ def _time_attribute(prepared: Prepared) -> str:
     query, types = prepared.query, prepared.types
     measured = attribute_measured(query.plan.window, query.plan.silences)
     candidates = [name for name in (measured, query.time_column) if name is not None]
+    if query.plan.silences and not pa.types.is_timestamp(types[candidates[0]]):
+        raise DataError(
+            f"on a stream FOR must measure a timestamp, but '{candidates[0]}' is of type {types[candidates[0]]}",
+            "the watermark is its clock: write a duration and name a column of type TIMESTAMP or TIMESTAMP_NTZ",
+        )
     for name in candidates:
-        if query.plan.silences and name != measured:
-            break
         if pa.types.is_timestamp(types[name]):
             return name
     if candidates:
