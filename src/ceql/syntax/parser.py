@@ -403,7 +403,7 @@ class _TreeBuilder(Transformer_NonRecursive):  # type: ignore[type-arg]
         return _Quantity(_number(number), unit, str(number), _over(meta))
 
     def duration(self, meta: Meta, children: list[Any]) -> ast.Duration:
-        return ast.Duration(tuple((part.amount, _unit(part)) for part in children), span=_over(meta))
+        return ast.Duration(tuple((part.amount, _unit(part, "")) for part in children), span=_over(meta))
 
     def string(self, meta: Meta, children: list[Any]) -> ast.Constant:
         return ast.Constant(_unquoted(children[0]), span=_over(meta))
