@@ -80,11 +80,11 @@ def drain(frame: DataFrame) -> None:
 def job(text: str, events: DataFrame) -> spark_batch.Job:
     """Return a job over all rows that the row filter lets through, whether they have a chance or not."""
     prepared = prepare(text, events, type_column="type", time_column=None, order_by=["id"], shape="matches")
-    return spark_batch.planned(prepared, "auto", prune=False)
+    return spark_batch.plan_job(prepared, "auto", prune=False)
 
 
 def handed_on(text: str, events: DataFrame) -> DataFrame:
-    rows = spark_batch.arranged(job(text, events))
+    rows = spark_batch.arrange(job(text, events))
     return rows.mapInArrow(lambda batches: batches, rows.schema)
 
 
@@ -94,14 +94,14 @@ def swallowed(text: str, events: DataFrame) -> DataFrame:
             pass
         return iter(())
 
-    rows = spark_batch.arranged(job(text, events))
+    rows = spark_batch.arrange(job(text, events))
     return rows.mapInArrow(swallow, rows.schema)
 
 
 def handed_back(text: str, events: DataFrame, n_matches: int) -> DataFrame:
     """Return as many matches as were found, but made beforehand, each with all values: what Spark takes for them."""
     planned = job(text, events)
-    rows, n_rows = spark_batch.arranged(planned), planned.events.count()
+    rows, n_rows = spark_batch.arrange(planned), planned.events.count()
     some = ceql.match(text, events.limit(200_000).toArrow(), sort=True, order_by=["id"]).to_arrow()
     part = some.slice(0, 10_000 * n_matches // n_rows).combine_chunks().to_batches()[0]
 

@@ -79,7 +79,7 @@ class Counter(StatefulProcessor):
 
 def counted(events: DataFrame) -> DataFrame:
     prepared = prepare(QUERY, events, type_column="type", time_column=None, order_by=["id"], shape="matches")
-    rows = spark_stream.packed_rows(prepared, watermark=WATERMARK, n_shards=spark_stream.DEFAULT_SHARDS)
+    rows = spark_stream.pack_rows(prepared, watermark=WATERMARK, n_shards=spark_stream.DEFAULT_SHARDS)
     return rows.groupBy("shard").transformWithStateInPandas(Counter(), "n long", "Append", "EventTime")
 
 

@@ -20,7 +20,7 @@ from ceql.syntax.ast import Consumption
 
 pytest.importorskip("pyspark.sql")
 from ceql.backends.spark.stream.match import reach_micros
-from ceql.backends.spark.stream.rows import SHARD, TIME, packed
+from ceql.backends.spark.stream.rows import SHARD, TIME, pack_by_shard
 from ceql.backends.spark.stream.task import Shard, StreamTask
 from ceql.backends.spark.task_session import TaskSession
 from ceql.engine.pipeline import END_OF_ALL
@@ -71,7 +71,7 @@ def blobs_of(events: Events, schema: pa.Schema = SCHEMA) -> list[bytes]:
     batch = rows.append_column(TIME, rows["at"].cast(MICROS)).append_column(
         SHARD, pa.array([0] * len(rows), pa.int32())
     )
-    return [blob for part in packed(iter(batch.to_batches())) for blob in part["rows"].to_pylist()]
+    return [blob for part in pack_by_shard(iter(batch.to_batches())) for blob in part["rows"].to_pylist()]
 
 
 @dataclass

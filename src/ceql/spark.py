@@ -76,7 +76,7 @@ def match(
     for name, is_given in given.items():
         if is_given:
             raise DataError(f"{name} is only for streaming DataFrames", "leave it out")
-    return spark_batch.match(spark_batch.planned(prepared, plan, prune=prune, complete=complete))
+    return spark_batch.match(spark_batch.plan_job(prepared, plan, prune=prune, complete=complete))
 
 
 def bad_records(
@@ -126,5 +126,5 @@ def explain(
     options: dict[str, Any] = {"time_column": time_column, "order_by": order_by, "params": params}
     prepared = prepare(query, events, type_column=type_column, shape="matches", **options)
     if prepared.frame.isStreaming:
-        return visible_lines(spark_stream.described(prepared))
-    return visible_lines(spark_batch.described(spark_batch.planned(prepared, plan, prune=prune)))
+        return visible_lines(spark_stream.describe(prepared))
+    return visible_lines(spark_batch.describe(spark_batch.plan_job(prepared, plan, prune=prune)))

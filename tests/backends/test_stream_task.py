@@ -22,7 +22,7 @@ from reference import has_few_valuations
 
 pytest.importorskip("pyspark.sql")
 from ceql.backends.spark.stream import task as stream_task
-from ceql.backends.spark.stream.rows import MAX_PACKED_ROWS, SHARD, from_bytes, packed, to_frame
+from ceql.backends.spark.stream.rows import MAX_PACKED_ROWS, SHARD, from_bytes, pack_by_shard, to_frame
 from ceql.backends.spark.stream.task import Shard, StreamTask
 from stream_shards import (
     FAR,
@@ -260,7 +260,7 @@ def test_rows_are_packed_by_shard_without_loss_and_in_their_order(n_batches: int
     empty = pa.RecordBatch.from_pylist([], whole.schema)
     batches = [empty, *whole.to_batches(), empty] * n_batches
     by_shard: dict[int, list[bytes]] = {}
-    for part in packed(iter(batches)):
+    for part in pack_by_shard(iter(batches)):
         for row in part.to_pylist():
             by_shard.setdefault(row["shard"], []).extend([row["rows"]] * (row["rows"] != b""))
     assert sorted(by_shard) == ([-1, 0, 1, 2] if n_batches else [0]), "the first is there even without rows"
@@ -272,7 +272,7 @@ def test_rows_are_packed_by_shard_without_loss_and_in_their_order(n_batches: int
 def test_many_rows_are_packed_in_pieces() -> None:
     n_rows = MAX_PACKED_ROWS // 2 + 1
     batch = pa.record_batch({"v": range(n_rows), SHARD: pa.array([0] * n_rows, pa.int32())})
-    first, *pieces = (part["rows"].to_pylist() for part in packed(iter([batch] * 5)))
+    first, *pieces = (part["rows"].to_pylist() for part in pack_by_shard(iter([batch] * 5)))
     assert first == [b""]
     assert [from_bytes(blobs).num_rows for blobs in pieces] == [2 * n_rows, 2 * n_rows, n_rows]  # type: ignore[union-attr]
 
@@ -437,7 +437,7 @@ def test_rows_of_sessions_in_different_zones_can_wait_together() -> None:
         at = pa.array([1_700_000_000_000_000], instants)
         nested = pa.array([[{"at": 1_700_000_000_000_000}]], pa.list_(pa.struct([("at", instants)])))
         batch = pa.record_batch([at, pa.array([0], pa.int32()), nested], names=["__ceql_time", "__ceql_shard", "n"])
-        blobs += [blob for one in packed(iter([batch])) for blob in one["rows"].to_pylist() if blob]
+        blobs += [blob for one in pack_by_shard(iter([batch])) for blob in one["rows"].to_pylist() if blob]
     whole = from_bytes(blobs)
     assert whole is not None
     assert len(set(map(str, whole.to_pylist()))) == 1

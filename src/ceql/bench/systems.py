@@ -213,7 +213,7 @@ class SparkFloor(CeqlOnSpark):
         from ceql.backends.spark.query import prepare
 
         prepared = prepare(text, self.frame, type_column="type", time_column=None, order_by=[], shape="matches")
-        return int(spark_batch.planned(prepared, "auto").events.count())
+        return int(spark_batch.plan_job(prepared, "auto").events.count())
 
 
 SYSTEMS: dict[str, Callable[[Path, dict[str, Any]], System]] = {

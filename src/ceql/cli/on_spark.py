@@ -17,7 +17,7 @@ from pyspark.sql.types import DoubleType, FloatType
 import ceql.spark
 from ceql.backends.files import format_of
 from ceql.backends.json_lines import shown_json
-from ceql.backends.spark.batch import match, planned
+from ceql.backends.spark.batch import match, plan_job
 from ceql.backends.spark.files import check_output, output_format, read_frame, without_leftovers, write_frame
 from ceql.backends.spark.lines import json_lines, write_lines
 from ceql.backends.spark.paths import check_there
@@ -87,7 +87,7 @@ def _run(request: Request, spark: SparkSession) -> tuple[Sequence[str], int | li
         tell(ceql.spark.explain(request.text, events, **options))
     counter = _DropCounter(request, events)
     plan = options.pop("plan")
-    job = planned(
+    job = plan_job(
         prepare(request.text, counter.events, shape=request.shape, **options), plan, complete=request.complete
     )
     n_tied = counter_of(spark)

@@ -98,7 +98,7 @@ def match(job: Job, n_tied: Accumulator[int] | None = None) -> DataFrame:
     """
     plan, shares_events = job.query.plan, _shares_events(job)
     schema = from_arrow_schema(shared_schema(plan) if shares_events else job.prepared.schema, prefer_timestamp_ntz=True)
-    found = map_batches(arranged(job), schema, *TASK, asdict(_task_options(job)), n_tied=n_tied, **_row_options(job))
+    found = map_batches(arrange(job), schema, *TASK, asdict(_task_options(job)), n_tied=n_tied, **_row_options(job))
     return _with_events(found, plan) if shares_events else found
 
 
@@ -172,7 +172,7 @@ def _has_ends(job: Job) -> bool:
     return job.plan == "shards" and job.query.plan.silence_after is not None
 
 
-def planned(prepared: Prepared, plan: PlanName, *, prune: bool | None = None, complete: bool = False) -> Job:
+def plan_job(prepared: Prepared, plan: PlanName, *, prune: bool | None = None, complete: bool = False) -> Job:
     """Return the plan for a query over DataFrames; `DataError` if the requested plan is not possible.
 
     With `complete`, nothing comes after the rows.
@@ -204,7 +204,7 @@ def _left_out(prepared: Prepared, *, prune: bool | None) -> tuple[LeftOut, str]:
     return "far", ""
 
 
-def arranged(job: Job) -> DataFrame:
+def arrange(job: Job) -> DataFrame:
     """Return the rows distributed to their tasks, and sorted within each task."""
     events, reach = job.events, job.query.plan.reach
     if job.left_out == "all":
@@ -218,7 +218,7 @@ def arranged(job: Job) -> DataFrame:
     elif job.plan == "shards":
         assert reach is not None
         data_type = job.prepared.types[reach.attribute]
-        events = shards.sharded(events, reach, data_type, job.n_shards, with_ends=_has_ends(job))
+        events = shards.cut_into_shards(events, reach, data_type, job.n_shards, with_ends=_has_ends(job))
     else:
         events = events.repartition(1)
     by = [_binary(F.col(quoted(name)), events.schema[name].dataType) for name in job.prepared.order]
@@ -275,7 +275,7 @@ def _n_cores(events: DataFrame) -> int:
     return 1
 
 
-def described(job: Job) -> str:
+def describe(job: Job) -> str:
     """Return a job in words."""
     keys = ", ".join(job.query.plan.partition_by)
     how = {

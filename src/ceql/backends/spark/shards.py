@@ -29,7 +29,7 @@ SLACK = 1e-12
 MAX_DECIMAL = Decimal("9" * 38)
 
 
-def sharded(
+def cut_into_shards(
     events: DataFrame, reach: AttributeWindow, data_type: pa.DataType, n_shards: int, *, with_ends: bool = False
 ) -> DataFrame:
     """Return the rows in one partition per shard; the column `HALO` marks the rows of the halo.

@@ -68,7 +68,7 @@ def match(
     time = _time_attribute(prepared)
     task = replace(_task(prepared, time, ordering, _n_shards(prepared, n_shards)), max_part_bytes=max_part_bytes)
     _check_parameters(prepared, task)
-    blobs = packed_rows(prepared, watermark=watermark, n_shards=task.n_shards)
+    blobs = pack_rows(prepared, watermark=watermark, n_shards=task.n_shards)
     event_time = plans.MATCH_END if _has_event_time(prepared, time) else None
     found = blobs.groupBy(PACKED_SHARD).transformWithStateInPandas(
         ShardProcessor(Steps(task, prepared.schema, event_time)),
@@ -99,14 +99,14 @@ def _check_parameters(prepared: Prepared, task: StreamTask) -> None:
         )
 
 
-def packed_rows(prepared: Prepared, *, watermark: str | None, n_shards: int) -> DataFrame:
+def pack_rows(prepared: Prepared, *, watermark: str | None, n_shards: int) -> DataFrame:
     """Return the rows that the query needs, packed by shard, with the watermark of all rows."""
     rows = _with_watermark(prepared, _time_attribute(prepared), watermark)
     columns = [F.col(quoted(name)) for name in prepared.frame.columns]
     shard = _shard(prepared, n_shards).alias(SHARD)
     packable = rows.where(_after_watermark(prepared)).select(TIME, *columns, shard)
     schema = f"{PACKED_SHARD} int, {PACKED_ROWS} binary"
-    return map_batches(packable, schema, "ceql.backends.spark.stream.rows", "packed")
+    return map_batches(packable, schema, "ceql.backends.spark.stream.rows", "pack_by_shard")
 
 
 def _n_shards(prepared: Prepared, n_shards: int) -> int:
@@ -213,7 +213,7 @@ def _output(schema: pa.Schema) -> Any:
     return StructType([*fields, *(StructField(name, LongType(), True) for name in METRICS)])  # noqa: FBT003
 
 
-def described(prepared: Prepared) -> str:
+def describe(prepared: Prepared) -> str:
     """Return in words how a query runs over a stream."""
     time, n_shards = _time_attribute(prepared), _n_shards(prepared, DEFAULT_SHARDS)
     keys = ", ".join(prepared.query.plan.partition_by)

@@ -22,7 +22,7 @@ MAX_PACKED_ROWS = 1 << 16
 CHECKSUM_BYTES = 4
 
 
-def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def pack_by_shard(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield one row for the rows of each shard: its number and the rows as Arrow data.
 
     So rows reach their shard in bulk and with their exact types: pandas would turn integers beside NULL into doubles.
