@@ -95,7 +95,10 @@ class Measure:
 
     def length(self, silence: plan.AttributeWindow | None) -> Any:
         """Return how long a silence is, in stored units; -1 if there is none."""
-        return self.number(-1 if silence is None else min(self._units_of(silence.size), 2**63 - 1))
+        if silence is None:
+            return self.number(-1)
+        units = self._units_of(silence.size)
+        return self.number(units if self.is_float else min(units, 2**63 - 1))
 
     @property
     def number(self) -> Any:
@@ -168,13 +171,20 @@ class Measure:
 
     def check_later(self, value: Any) -> None:
         """Refuse a value of the attribute that lies before the last one."""
-        if self.last is not None and not self.counts_rows and self.stored(value) < self.last:
+        if self.last is not None and self.stored(value) < self.last:
             message = f"time runs backwards: '{self.attribute}' is {self._shown(self.stored(value))} after "
             raise DataError(f"{message}{self._shown(self.last)}")
 
     def stored(self, value: Any) -> Any:
         """Return a value of the attribute as the window measures it."""
-        return self._numbers(pa.array([value], self._type))[0][0]
+        try:
+            column = pa.array([value], self._type)
+        except (pa.ArrowException, OverflowError) as error:
+            raise DataError(f"{value!r} is no value of '{self.attribute}', which is of type {self._type}") from error
+        number = self._numbers(column)[0][0]
+        if column.null_count or np.isnan(number):
+            raise DataError(f"{value!r} is no time: '{self.attribute}' measures nothing there")
+        return number
 
     def _numbers(self, column: pa.Array) -> tuple[IntArray, IntArray]:
         if self._is_plain:
