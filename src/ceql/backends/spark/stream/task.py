@@ -203,8 +203,8 @@ class Shard:
             last = pc.max(micros_of(events)).as_py()
             yield from session.batches(events.drop_columns([TIME]))
         assert session.pipeline is not None
-        if session.pipeline.query.plan.silences and watermark > 0:
-            # Events of this time are late from now on.
+        if session.pipeline.query.plan.silences and last <= watermark * 1000 and watermark > 0:
+            # Events of this time are late from now on. Events that did not wait for the watermark may lie after it.
             yield from session.batches_at(Moment(TIME_IS_OVER, watermark * 1000))
         if self._task.reach_micros is not None and watermark > 0:
             session.pipeline.expire(watermark * 1000)
