@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import strategies
 from ceql.errors import SnapshotError
 from ceql.parameters import Parameters
+from ceql.syntax import ast
 from reference import has_few_valuations
 
 pytest.importorskip("pyspark.sql")
@@ -35,6 +36,7 @@ from stream_shards import (
     arrivals,
     at,
     blobs_of,
+    bound,
     by_time,
     cut,
     expected,
@@ -127,6 +129,34 @@ def test_by_arrival_nothing_waits_and_what_is_older_than_the_last_event_is_late(
     assert multiset(stream.found) == Counter(found)
     if task.reach_micros is not None:
         assert stream.n_bytes == 0
+
+
+@strategies.some(60)
+@given(data=st.data(), unit=UNITS, delay=st.sampled_from([3, 0, 100]))
+def test_by_arrival_matches_that_wait_for_a_silence_come_all_and_once(
+    data: st.DataObject, unit: int, delay: int
+) -> None:
+    tree = data.draw(timed_queries(unit, silences=False))
+    formula = data.draw(strategies.silent(tree.formula, st.just(ast.DurationWindow(((2 * unit, "microseconds"),)))))
+    tree = replace(tree, formula=formula, partition_by=())
+    assume(not tree.select.selected or {one.variable.text for one in tree.select.selected} <= bound(tree))
+    events = data.draw(arrivals(unit, 4))
+    assume(has_few_valuations(tree.formula, events, MAX_MATCHES))
+    task = task_of(str(tree), ordering="arrival")
+    stream = Stream(task, delay * unit // 1000)
+    held: Events = []
+    for batch, does_advance in cut(data.draw, events):
+        last = max(map(micros, held), default=0)
+        kept = [event for event in batch if micros(event) >= last and micros(event) > stream.watermark * 1000]
+        held += sorted(kept, key=by_time)
+        stream.batch(batch)
+        if does_advance:
+            stream.advance()
+    stream.finish()
+    assert multiset(stream.found) == multiset(fed(task, held))
+    if task.reach_micros is not None:
+        assert stream.n_bytes == 0
+        assert stream.timers == {}
 
 
 QUERY = "SELECT * FROM S WHERE A AS u ; B AS v PARTITION BY [k] WITHIN 6 seconds"

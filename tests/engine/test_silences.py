@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -16,6 +18,7 @@ import strategies
 from ceql.engine.session import Session
 from ceql.errors import DataError
 from ceql.syntax import ast
+from ceql.syntax.plan import AttributeWindow
 from reference import Completed, has_few_valuations, recognise
 
 MAX_MATCHES = 300
@@ -122,3 +125,71 @@ def test_what_waits_is_held_until_its_deadline_and_not_longer() -> None:
         session.feed([{"type": "A", "t": key, "k": key}]).count()
     session.snapshot()
     assert session.stats.live_nodes <= 2 * 6
+
+
+KEYED = pa.schema([("type", pa.string()), ("t", pa.int64()), ("k", pa.int64())])
+
+
+@pytest.mark.parametrize("breaking", ["A", "B"])
+@pytest.mark.parametrize(("sizes", "n_after"), [([10, 300], 300), ([500], 10)])
+def test_keys_that_came_first_in_a_batch_that_failed(breaking: str, sizes: list[int], n_after: int) -> None:
+    session = Session("SELECT * FROM S WHERE NOT B FOR 5 [t] ; A PARTITION BY [k]")
+    session.feed(keyed("A", 1, [None])).count()
+    batches = [keyed(breaking, 2, range(size)) for size in sizes]
+    with pytest.raises(DataError, match="time runs backwards"):
+        session.feed(pa.Table.from_batches([*batches, keyed("A", 1, [0])])).count()
+    assert session.feed(keyed("A", 2, range(n_after))).count() == n_after
+
+
+def keyed(event_type: str, time: int, keys: Iterable[int | None]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"type": event_type, "t": time, "k": key} for key in keys], KEYED)
+
+
+def test_a_batch_without_rows_moves_no_window_of_events() -> None:
+    query = "SELECT * FROM S WHERE A ; C ; NOT B FOR 3 [t] WITHIN 2 EVENTS"
+    session = Session(query)
+    session.feed(pa.record_batch({"type": [*"XXXXXA"], "t": [None] * 5 + [1]})).count()
+    session.feed(pa.record_batch({"type": pa.array([], pa.string()), "t": pa.array([], pa.int64())})).count()
+    session = Session.restore(query, session.snapshot())
+    session.feed(pa.record_batch({"type": ["C"], "t": [2]})).count()
+    assert session.finish().count() == 1
+
+
+@pytest.mark.parametrize("now", [None, float("nan"), "noon", "1"])
+def test_what_is_no_time_is_refused(now: Any) -> None:
+    session = Session("SELECT * FROM S WHERE A ; NOT B FOR 5 [t]")
+    session.feed([{"type": "A", "t": 1.0}]).count()
+    with pytest.raises(DataError, match="cannot be|needs a time"):
+        session.advance(now)
+    session.feed([{"type": "A", "t": 1.0}]).count()
+    with pytest.raises(DataError, match="time runs backwards"):
+        session.feed([{"type": "A", "t": 0.5}]).count()
+    assert session.finish().count() == 2
+
+
+def test_time_may_not_go_back_under_a_window_beyond_64_bits() -> None:
+    session = Session("SELECT * FROM S WHERE A ; C WITHIN 1e19 [t]")
+    session.feed([{"type": "A", "t": 10}]).count()
+    with pytest.raises(DataError, match="'t' is 5 after 10"):
+        session.advance(5)
+
+
+def test_doubles_may_be_silent_for_longer_than_64_bits() -> None:
+    events = [{"type": "A", "t": 0.0}, {"type": "B", "t": 1e25}, {"type": "A", "t": 2e25}]
+    after = ceql.match("SELECT * FROM S WHERE A ; NOT B FOR 1e30 [t]", events, complete=True, shape="positions")
+    assert after.to_arrow()["end"].to_pylist() == [2]
+    before = ceql.match("SELECT * FROM S WHERE NOT B FOR 1e30 [t] ; A", events, shape="positions")
+    assert before.to_arrow()["end"].to_pylist() == [0]
+
+
+def test_a_deadline_between_two_floats_is_the_earlier_one() -> None:
+    events = pa.table({"type": ["A"], "t": pa.array([2.0**24], pa.float32())})
+    matches = ceql.match("SELECT * FROM S WHERE A ; NOT B FOR 3 [t]", events, complete=True)
+    assert matches.to_arrow()["match_end"].to_pylist() == [2.0**24 + 2]
+
+
+@pytest.mark.parametrize("clauses", ["FOR 3 seconds [t] WITHIN 1 second", "FOR 3 seconds WITHIN 1 second [t]"])
+def test_without_a_schema_all_durations_measure_the_attribute_that_one_names(clauses: str) -> None:
+    plan = ceql.compile(f"SELECT * FROM S WHERE A ; NOT B {clauses}").plan
+    assert isinstance(plan.window, AttributeWindow)
+    assert [part.attribute for part in (plan.window, *plan.silences)] == ["t", "t"]

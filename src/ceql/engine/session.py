@@ -139,7 +139,8 @@ class Session:
         """Return the matches that are complete when the clock shows `now`, to be read lazily.
 
         These are matches of `NOT ... FOR` at the end of a pattern: nothing that may not come has come before `now`.
-        `now` is a value of the attribute that FOR and WITHIN measure; no earlier event may be fed afterwards.
+        `now` is a value of the attribute that FOR and WITHIN measure; no earlier event may be fed afterwards. A session
+        that has not been fed does not note the time.
         """
         if now is None:
             raise DataError("advance needs a time", "finish says that no event comes any more")

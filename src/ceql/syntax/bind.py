@@ -81,9 +81,10 @@ def bind(
     top = _top(query.formula)
     formula, holdings = _FormulaBinder(scope, top, parameters).bind(query.formula)
     check_partition(query, scope)
-    window = window_of(query, scope, time_column)
     durations = [None if part is None else part.duration for part in _timed_absences(top)]
-    silences = silences_of(durations, window, scope, time_column)
+    clock = time_column or (_clock_named(query.window, *durations) if scope.is_unknown else None)
+    window = window_of(query, scope, clock)
+    silences = silences_of(durations, window, scope, clock)
     measured = attribute_measured(window, silences)
     variables = _variables(query, scope, holdings)
     attributes = scope.attributes_of(scope.pattern_types)
@@ -105,6 +106,12 @@ def bind(
         silence_before=silences[0],
         silence_after=silences[1],
     )
+
+
+def _clock_named(*durations: ast.Window | None) -> str | None:
+    """Return the attribute that WITHIN or FOR names: if nothing is known of the events, the others measure it, too."""
+    measured = (part.attribute for part in durations if isinstance(part, ast.AttributeWindow | ast.DurationWindow))
+    return next((attribute.text for attribute in measured if attribute is not None), None)
 
 
 def _top(formula: ast.Formula) -> ast.Formula:

@@ -144,13 +144,13 @@ class EventEncoder:
     def moment(self, symbol: int, n_rows: int) -> Block:
         """Return what stands for the time that the clock shows after some rows, with a symbol of `moments`."""
         assert self.clock is not None
-        measured = 0 if self.measure.last is None else self.measure.last
+        measured = self.measure.now(n_rows)
         return Block(
             np.array([symbol], np.int32),
             np.zeros(1, np.int32),
             NO_SLOTS if self.keys is None else np.array([NO_KEY], np.int32),
             n_rows - 1,
-            np.array([measured], self.measure.number),
+            np.array([0 if measured is None else measured], self.measure.number),
             self.symbols.masks,
             0 if self.keys is None else self.keys.n_keys,
             NO_SLOTS,
@@ -182,7 +182,7 @@ class EventEncoder:
                 # A row without a time is no event, so it has no position.
                 n_before = self.n_dropped + (np.cumsum(~is_timed) if len(is_timed) else 0)
                 times = np.arange(rows.first, rows.first + len(rows)) - n_before
-                self.measure.last = times[-1] if len(times) else self.measure.last
+                self.measure.last = times[-1] if len(times) else self.measure.last - n_before
         if self._ordering is not None:
             # Rows that no window measures are left out, so their order does not matter.
             self._ordering.of(rows.batch, rows.first, is_timed)

@@ -95,7 +95,10 @@ class Measure:
 
     def length(self, silence: plan.AttributeWindow | None) -> Any:
         """Return how long a silence is, in stored units; -1 if there is none."""
-        return self.number(-1 if silence is None else min(self._units_of(silence.size), 2**63 - 1))
+        if silence is None:
+            return self.number(-1)
+        units = self._units_of(silence.size)
+        return self.number(units if self.is_float else min(units, 2**63 - 1))
 
     @property
     def number(self) -> Any:
@@ -173,7 +176,7 @@ class Measure:
 
     def check_later(self, value: Any) -> None:
         """Refuse a value of the attribute that lies before the last one."""
-        if self.last is not None and not self.counts_rows and self.stored(value) < self.last:
+        if self.last is not None and self.stored(value) < self.last:
             message = f"time runs backwards: '{self.attribute}' is {self._shown(self.stored(value))} after "
             raise DataError(f"{message}{self._shown(self.last)}")
 

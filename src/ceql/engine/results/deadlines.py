@@ -27,7 +27,7 @@ def later(values: pa.Array, size: int | Decimal) -> pa.Array:
     if pa.types.is_decimal(data_type):
         return _later_decimals(values, size)
     if pa.types.is_floating(data_type):
-        return pa.array(np.asarray(values, np.float64) + float(size), from_pandas=False).cast(data_type)
+        return _later_floats(values, float(size))
     stored = _stored(data_type)
     numbers = np.asarray(values.view(stored) if stored != data_type else values)
     units = math.floor(Fraction(size) * units_in_one(data_type))
@@ -35,6 +35,14 @@ def later(values: pa.Array, size: int | Decimal) -> pa.Array:
     length = numbers.dtype.type(min(units, greatest))
     moved = np.where(numbers > greatest - length, numbers.dtype.type(greatest), numbers + length)
     return pa.array(moved, stored).view(data_type)
+
+
+def _later_floats(values: pa.Array, size: float) -> pa.Array:
+    number = values.type.to_pandas_dtype()
+    exact = np.asarray(values, np.float64) + size
+    with np.errstate(over="ignore"):
+        moved = exact.astype(number)
+    return pa.array(np.where(moved > exact, np.nextafter(moved, number(-np.inf)), moved), values.type)
 
 
 def _later_decimals(values: pa.Array, size: int | Decimal) -> pa.Array:

@@ -228,7 +228,8 @@ class Recognizer:
         state.make_room_for_states(n_states, memo.n_words)
         if n_states >= len(self._touched.state):
             self._touched = new_touched(n_states, kernel.LIST_CAPACITY)
-            self._walk = _resized(self._walk, n_states * kernel.LIST_CAPACITY, len(self._walk.path_row))
+            n_roots = max(n_states * kernel.LIST_CAPACITY, len(self._walk.root))
+            self._walk = _resized(self._walk, n_roots, len(self._walk.path_row))
         return int(
             kernel.advance(
                 state.control,

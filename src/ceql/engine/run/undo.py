@@ -26,6 +26,8 @@ class Undo:
 
     def __init__(self, state: RunState) -> None:
         self._n_keys = len(state.keys.first)
+        is_partitioned = len(state.broken.after) <= self._n_keys
+        self._broken = None if is_partitioned else copied(state.broken)
         self._keys: list[_SomeKeys] = []
         self._whole: RunState | None = None
         self._is_begun = False
@@ -45,7 +47,6 @@ class Undo:
         self._states = slice(len(state.lists.length)) if len(self._active) == 1 else members(self._active)
         self._lists = [array[self._states].copy() for array in state.lists[1:]]
         self._is_saved = np.zeros(self._n_keys, np.bool_)
-        self._broken = copied(state.broken) if not self._n_keys else None
         if self._n_keys:
             self.save_keys(state, np.array([self._control["key"]], np.int32))
 
@@ -73,8 +74,9 @@ class Undo:
             whole.keys = copied(part(state.keys, slice(self._n_keys)))
             whole.lists = Lists(*map(np.zeros_like, state.lists))
             whole.pool = state.pool[: self._control["n_pool"]].copy()
-            whole.broken, whole.waiting = copied(state.broken), copied(state.waiting)
-            whole.roots, whole.has_silences = state.roots.copy(), state.has_silences
+            whole.broken = copied(part(state.broken, slice(self._n_keys)))
+            whole.waiting, whole.roots = copied(state.waiting), state.roots.copy()
+            whole.has_silences = state.has_silences
             self._put_back(whole)
             self._whole = whole
             state.control["kept_waiting"] = state.control["kept_roots"] = 0
