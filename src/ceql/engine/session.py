@@ -93,6 +93,8 @@ class Session:
         self._settled: Pipeline | None = None
         self._reading: Reading | None = None
         self._turn = _Turn()
+        self._has_ended = False
+        """Whether the session was finished before its first batch."""
 
     @property
     def query(self) -> Query | None:
@@ -153,9 +155,10 @@ class Session:
     def _reach(self, moment: Moment) -> Source:
         with self._turn:
             self._settle()
+            self._check_goes_on()
             if self._settled is None:
+                self._has_ended = moment.now is None
                 return self._no_matches()
-            self._check_goes_on(self._settled)
             self._settled.check_moment(moment)
             reading = self._reading = Reading(self._settled, (), None, self._turn, moment)
         return reading
@@ -164,7 +167,7 @@ class Session:
         """Return the source of the matches that these events complete, and then a moment after them; see `feed`."""
         with self._turn:
             self._settle()
-            self._check_goes_on(self._settled)
+            self._check_goes_on()
             schema, parts, streams = self._parts(events)
             if not len(schema):
                 return self._no_matches()
@@ -217,8 +220,8 @@ class Session:
             return self._reading.pipeline
         return self._settled
 
-    def _check_goes_on(self, pipeline: Pipeline | None) -> None:
-        if pipeline is not None and pipeline.has_ended:
+    def _check_goes_on(self) -> None:
+        if self._has_ended or (self._settled is not None and self._settled.has_ended):
             raise DataError("the session is finished: it takes no more events", "begin a new session")
 
     def _settle(self) -> None:
