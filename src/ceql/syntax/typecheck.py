@@ -204,7 +204,8 @@ class _Binder:
             other = kind_of_value(operand)
             found = _kind_of_time_sum(kind, sign, other)
             if found is None:
-                message = f"cannot compute {_kind_with_article(kind)} {sign} {_kind_with_article(other)}"
+                kinds_told = f"{_kind_with_article(kind)} {sign} {_kind_with_article(other)}"
+                message = f"cannot compute {shortened(str(node))}: {kinds_told}"
                 raise Mistake(message, node.span, _time_sum_hint(kind, sign, other))
             kind = found
         odd = (part for part, operand in zip(node.operands, operands, strict=True) if not _is_whole_days(operand))
