@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -193,3 +194,17 @@ def test_without_a_schema_all_durations_measure_the_attribute_that_one_names(cla
     plan = ceql.compile(f"SELECT * FROM S WHERE A ; NOT B {clauses}").plan
     assert isinstance(plan.window, AttributeWindow)
     assert [part.attribute for part in (plan.window, *plan.silences)] == ["t", "t"]
+
+
+def test_a_deadline_is_a_whole_day_where_days_are_stored_as_milliseconds() -> None:
+    events = pa.table({"type": ["A"], "t": pa.array([9 * 86_400_000], pa.int64()).view(pa.date64())})
+    found = ceql.match("SELECT * FROM S WHERE A ; NOT B FOR 36 hours", events, complete=True).to_arrow()
+    found.validate(full=True)
+    assert found["match_end"].to_pylist() == [date(1970, 1, 11)]
+
+
+def test_empty_streams_may_have_dictionaries_of_times() -> None:
+    data_type = pa.dictionary(pa.int16(), pa.timestamp("us"))
+    events = pa.table({"type": pa.array([], pa.string()), "t": pa.nulls(0, data_type)})
+    query = "SELECT * FROM S, T WHERE A ; NOT B FOR 2 seconds"
+    assert ceql.match(query, {"S": events, "T": events}, shape="positions").count() == 0

@@ -121,6 +121,8 @@ FORGED_QUERIES = {
     "events by key": "SELECT * FROM S WHERE A AS a ; B+ AS b ; C AS c PARTITION BY [k] WITHIN 20 EVENTS",
     "two keys": "SELECT MAX * FROM S WHERE A ; B+ ; C PARTITION BY [k], [j] WITHIN 10 [x]",
     "consume": "SELECT * FROM S WHERE A ; B ; C PARTITION BY [j] CONSUME BY PARTITION",
+    "silences": "SELECT * FROM S WHERE NOT C FOR 3 [t] ; A AS a ; B+ AS b ; NOT C[x < 0] FOR 9 [t] WITHIN 12 [t]",
+    "silences by key": "SELECT MAX * FROM S WHERE NOT C FOR 3 [x] ; A ; B ; NOT C FOR 9 [x] PARTITION BY [j]",
 }
 
 QUERY_BY_EVENTS = FORGED_QUERIES["events by key"]
@@ -216,15 +218,49 @@ def test_content_that_no_session_writes_is_refused(name: str, change: Any) -> No
     assert refused(forged(QUERY_BY_EVENTS, name, change), QUERY_BY_EVENTS)
 
 
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("roots", with_value(0, 10**6)),
+        ("roots", with_value(-1, -1)),
+        ("roots", lambda roots: roots[:-1]),
+        ("waiting_first", with_value(-1, 2**62)),
+        ("waiting_length", with_value(0, 0)),
+        ("waiting_length", lambda lengths: lengths + 1),
+        ("waiting_row", with_value(-1, 10**6)),
+        ("waiting_row", with_value(0, -1)),
+        ("waiting_time", lambda times: times[::-1]),
+        ("waiting_key", with_value(-1, 1)),
+        ("waiting_key", lambda keys: keys - 1),
+        ("broken_after", lambda rows: rows[:0]),
+        ("broken_before", lambda times: times.astype(np.float64)),
+        ("last", lambda _: [None]),
+        ("has_ended", lambda _: 1),
+    ],
+)
+def test_what_waits_must_be_what_a_session_writes(name: str, change: Any) -> None:
+    query = FORGED_QUERIES["silences"]
+    assert "damaged" in refused(forged(query, name, change), query)
+
+
+def test_matches_may_not_end_after_the_event_that_waits_for_them() -> None:
+    session = Session(FORGED_QUERIES["silences"], shape="positions")
+    session.feed(some_events(60)).count()
+    identity = session._setup.identity
+    content = snapshots.read(identity, session.snapshot())
+    content["waiting_row"] -= 1
+    snapshot = snapshots.write(identity, content)
+    assert "end later" in refused(snapshot, FORGED_QUERIES["silences"], shape="positions")
+
+
 def random_change(random: Random, content: snapshots.Content) -> None:
     names = [name for name, value in content.items() if isinstance(value, np.ndarray) and value.size]
     for _ in range(random.choice([1, 1, 2])):
         numbers = content[random.choice(names)].reshape(-1)
         n = len(content["kind"])
         value = random.choice([0, 1, 2, 3, 17, n - 1, n, random.randrange(2 * n), random.randrange(2**31)])
-        numbers[random.randrange(len(numbers))] = (
-            value if numbers.dtype == np.uint64 else random.choice([value, -value])
-        )
+        signed = value if numbers.dtype.kind == "u" else random.choice([value, -value])
+        numbers[random.randrange(len(numbers))] = np.asarray(signed).astype(numbers.dtype)
 
 
 @pytest.mark.parametrize("query", FORGED_QUERIES.values(), ids=FORGED_QUERIES)

@@ -314,4 +314,5 @@ class _Turn:
 
 
 def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([], schema)
+    # Not `from_pylist`, which lacks dictionaries of times.
+    return pa.record_batch([pa.nulls(0, field.type) for field in schema], schema=schema)

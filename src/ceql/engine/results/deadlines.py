@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from ceql.syntax.cuts import units_in_one
 
+MILLISECONDS_PER_DAY = 24 * 60 * 60 * 1000
+
 
 def later(values: pa.Array, size: int | Decimal) -> pa.Array:
     """Return values of an attribute, each later by a size as windows measure it.
@@ -34,6 +36,9 @@ def later(values: pa.Array, size: int | Decimal) -> pa.Array:
     greatest = np.iinfo(numbers.dtype).max
     length = numbers.dtype.type(min(units, greatest))
     moved = np.where(numbers > greatest - length, numbers.dtype.type(greatest), numbers + length)
+    if pa.types.is_date64(data_type):
+        # Stored in milliseconds, but only whole days are dates.
+        moved -= moved % MILLISECONDS_PER_DAY
     return pa.array(moved, stored).view(data_type)
 
 

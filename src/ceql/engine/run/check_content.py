@@ -174,6 +174,12 @@ def _check_waiting(content: Content, number: Any, clock: Any, *, is_keyed: bool)
         raise _forged("the events that wait are not in order")
     if "row_ids" in content and not np.isin(rows, content["row_ids"]).all():
         raise _forged("an event that waits is not kept")
+    # Unions have no row, but come after the nodes that they unite.
+    latest = np.maximum.accumulate(np.where(content["kind"] == UNION, 0, content["data"]))
+    if (latest[content["roots"]] > np.repeat(rows, lengths)).any():
+        raise _forged("an event waits for matches that end later")
+    if (n_waiting or content["broken_was_before"].any()) and None in content["last"]:
+        raise _forged("events wait before any time")
 
 
 def _check_rows(content: Content, schema: pa.Schema) -> None:
