@@ -61,6 +61,14 @@ def whole(pair: Pair, bonus: Any) -> Any:
     return result, value, left, scaled(scaled(value) + 1), pair
 
 
+def reassigned(values: list[int], bonus: Any) -> Any:
+    """Assign a parameter that is compared with None afterwards."""
+    put(values, 1)
+    if bonus is None:
+        bonus = values
+    return 0 if bonus is None else len(bonus)
+
+
 numbers = st.lists(st.integers(-5, 5), max_size=4)
 
 
@@ -76,3 +84,7 @@ def test_nothing_inlined_is_called_any_more() -> None:
     assert not {"scaled", "total", "put", "both"} & set(merged(whole).__code__.co_names)
     assert len(merged(whole, given={"bonus": False}).__code__.co_code) < len(merged(whole).__code__.co_code)
     assert merged(put) is put
+
+
+def test_what_is_assigned_is_not_known_before() -> None:
+    assert merged(reassigned, given={"values": True, "bonus": False})([1, 2], None) == 3

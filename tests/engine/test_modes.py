@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import numba
 import pytest
 
+import ceql
 from ceql.engine import compiled as compiled_module
 from ceql.engine.compiled import compiled
 
@@ -95,6 +97,38 @@ def test_checked_indices_and_a_cache_among_temporary_files(tmp_path: Path) -> No
     # Compiling takes longer than running. Without any optimization, Numba caches no function that calls another.
     assert run(CHECKED, NUMBA_BOUNDSCHECK="1", NUMBA_OPT="1", TMPDIR=str(tmp_path)) == "checked\n"
     assert [path for path in tmp_path.rglob("*.nbi") if path.name.startswith("kernel.advance")]
+
+
+MERGING = """
+import numpy as np
+from ceql.engine import compiled
+made, merged = [], compiled.merged
+compiled.merged = lambda function, **given: made.append(function) or merged(function, **given)
+from ceql.engine.run.arrays import Keys
+from ceql.engine.run.renumber import renumber_keys
+assert compiled.__file__.startswith(FOLDER) and not made
+none, active = np.zeros(1, np.int64), np.array([[0b1010]], np.uint64)
+new_active = np.zeros_like(active)
+keys = Keys(*(active if name == "active" else none for name in Keys._fields))
+renumber_keys(np.arange(64, dtype=np.int32)[::-1].copy(), keys, np.zeros(0, np.int32), new_active)
+print([63 - bit for bit in range(64) if int(new_active[0, 0]) >> bit & 1], len(made))
+"""
+
+
+@pytest.mark.parametrize("can_write", [True, False])
+def test_functions_are_merged_only_when_the_cache_has_no_code_of_them(tmp_path: Path, can_write: bool) -> None:
+    source = Path(ceql.__file__).parent
+    shutil.copytree(source, tmp_path / "ceql", ignore=shutil.ignore_patterns("__pycache__"))
+    script = f"import sys; FOLDER = {str(tmp_path)!r}; sys.path.insert(0, FOLDER)\n"
+    if not can_write:
+        script += "from numba.core import caching\ncaching.CacheImpl._locator_classes = []\n"
+    script += MERGING
+    assert run(script) == "[3, 1] 1\n"
+    assert run(script) == f"[3, 1] {0 if can_write else 1}\n"
+    # The function that is merged into another stands in a file of its own.
+    bits = tmp_path / "ceql" / "engine" / "run" / "bits.py"
+    bits.write_text(bits.read_text().replace("return bits & (bits - U(1))", "return bits & U(0)"))
+    assert run(script) == "[1] 1\n"
 
 
 def add(left: int, right: int) -> int:

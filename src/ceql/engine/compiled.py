@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba import njit
+from numba import njit, types
+from numba.core.compiler import Compiler
 
 from ceql.engine.inlining import merged
 
@@ -27,7 +28,20 @@ def compiled_in_place(function: Any) -> Any:
     PERF: references to arrays need no counting then. The kernel takes its arrays from named groups, and counting made
     S3' eight times as slow (`make bench`).
     """
-    return _cached(merged(function), _nrt=False, no_cfunc_wrapper=True, no_rewrites=True)
+    return _cached(function, pipeline_class=_Merging, _nrt=False, no_cfunc_wrapper=True, no_rewrites=True)
+
+
+class _Merging(Compiler):
+    """Compiles a function together with the inlined functions that it calls.
+
+    PERF: they are put together only when there is no compiled code in the cache, whose stamp knows all their files.
+    """
+
+    def compile_extra(self, func: Any) -> Any:
+        """Compile a function for the types of some arguments, which say what is None."""
+        kinds = zip(func.__code__.co_varnames, self.state.args, strict=False)
+        given = {name: kind != types.none for name, kind in kinds if not isinstance(kind, types.Optional)}
+        return super().compile_extra(merged(func, given=given))  # type: ignore[no-untyped-call]
 
 
 def _cached(function: Any, **options: Any) -> Any:
@@ -57,9 +71,15 @@ def _stamped(function: Any) -> Any:
     """
     cache = getattr(getattr(function, "_cache", None), "_cache_file", None)
     if cache is not None:
-        found = [file.stat() for file in _imported(Path(function.py_func.__code__.co_filename))]
-        cache._source_stamp = (cache._source_stamp, *((stat.st_mtime, stat.st_size) for stat in found))
+        cache._source_stamp = (cache._source_stamp, *_stamps(Path(function.py_func.__code__.co_filename)))
     return function
+
+
+@lru_cache
+def _stamps(file: Path) -> tuple[tuple[float, int], ...]:
+    """Return when the files that a file imports from were changed, and their sizes."""
+    found = [imported.stat() for imported in _imported(file)]
+    return tuple((stat.st_mtime, stat.st_size) for stat in found)
 
 
 @lru_cache

@@ -25,11 +25,10 @@ Numba does not test for negative ones: 6.3 instead of 9.4 ns per event for the p
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 from ceql.engine.compiled import compiled_in_place
-from ceql.engine.inlining import inlined, merged
+from ceql.engine.inlining import inlined
 from ceql.engine.run.arena import BOTTOM, END, UNION, set_node, set_union
 from ceql.engine.run.arrays import Arena, Lists, Steps, Touched, Walk
 from ceql.engine.run.bits import U, add, lowest, remove, without_lowest
@@ -340,7 +339,8 @@ def put_complete(now, size, steps, lists, arena, touched, walk):
     return depth
 
 
-def advance_events(
+@compiled_in_place
+def advance(
     control: Any,
     rules: Any,
     events: Any,
@@ -521,17 +521,3 @@ def advance_events(
 
     save(control, at, phase, key, n_nodes)
     return DONE
-
-
-@lru_cache
-def compiled_for(has_keys, has_rivals, has_silences):
-    """Return `advance_events`, compiled for calls with or without keys, rivals and silences: they need most of it."""
-    given = {"keys": has_keys, "rivals": has_rivals, "silences": has_silences}
-    return compiled_in_place(merged(advance_events, given=given))
-
-
-def advance(control, rules, events, steps, lists, arena, keys, pool, touched, walk, choice, rivals, *rest):
-    """Do what `advance_events` does, compiled when it is first needed."""
-    silences = rest[0]
-    run = compiled_for(keys is not None, rivals is not None, silences is not None)
-    return run(control, rules, events, steps, lists, arena, keys, pool, touched, walk, choice, rivals, *rest)
