@@ -92,8 +92,7 @@ def recognise(
             within = {
                 one
                 for one in within
-                if after.is_kept_after(part, one.end)
-                and (complete or after.elapsed(part[one.end], last) >= _size(after.duration))
+                if after.is_kept_after(part, one.end) and (complete or after.is_over(part[one.end], last))
             }
         for one in within:
             by_end.setdefault(rows[one.end], frozenset())
@@ -141,6 +140,12 @@ class Silence(NamedTuple):
     def covers(self, earlier: Event, later: Event) -> bool:
         """Whether a silence that begins or ends at one event reaches the other."""
         return bool(self.elapsed(earlier, later) <= _size(self.duration))
+
+    def is_over(self, earlier: Event, last: Event) -> bool:
+        """Whether nothing that comes after the last event, even at its time, reaches back to the earlier one."""
+        elapsed, size = self.elapsed(earlier, last), _size(self.duration)
+        # Between whole numbers there is no time.
+        return bool(elapsed >= (math.floor(size) if _is_whole(self.duration, last) else size))
 
     def is_kept_before(self, part: list[Event], at: int) -> bool:
         """Whether none of the events comes shortly before an event."""
@@ -738,6 +743,10 @@ def _elapsed(
         return (last - first) // timedelta(microseconds=1) * 1000
     # Infinity, too, is at distance 0 from itself.
     return Decimal(0) if first == last else Decimal(last) - Decimal(first)
+
+
+def _is_whole(window: ast.AttributeWindow | ast.DurationWindow, event: Event) -> bool:
+    return isinstance(window, ast.AttributeWindow) and isinstance(event[window.attribute.text], int)
 
 
 def _size(window: ast.AttributeWindow | ast.DurationWindow) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable
 from datetime import date, timedelta
@@ -109,6 +110,9 @@ def simulate(
             open_matches[key].clear()
     if bound.silence_after is not None:
         size = bound.silence_after.size
+        if last is not None and isinstance(events[last][bound.silence_after.attribute], int):
+            # Between whole numbers there is no time.
+            size = math.floor(size)
         complete_due(lambda first: complete or elapsed(first, last) >= size)
     return completed
 

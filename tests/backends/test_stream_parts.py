@@ -275,7 +275,7 @@ def test_every_key_has_one_part_whatever_is_split_and_emptied(data: st.DataObjec
             case "split" if len(name) < 60:
                 parts.split(name)
             case "put":
-                parts.put(name, b"snapshot", 0)
+                parts.put(name, b"snapshot", 0, None)
             case "drop":
                 parts.drop(name)
             case _:
