@@ -217,7 +217,7 @@ def test_wrong_data(folder: Folder, input: str, more: list[str], message: str) -
     [
         (QUERY, ["--schema", "type STRING, k LONG, at STRING"], 1, "q.ceql: WITHIN cannot measure 'at': .* string\n.*"),
         (QUERY.replace("[k]", "[kk]"), [], 1, "q.ceql: .*hint: did you mean 'k'[?].*"),
-        ("SELECT * FROM S WHERE A AS x", [], 3, "in: without WITHIN the state .*hint: add WITHIN, .* --unbounded\n"),
+        ("SELECT * FROM S WHERE A ; B", [], 3, "in: without WITHIN the state .*hint: add WITHIN, .* --unbounded\n"),
     ],
 )
 def test_queries_that_no_stream_takes(folder: Folder, query: str, more: list[str], code: int, message: str) -> None:
