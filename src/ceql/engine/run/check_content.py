@@ -64,7 +64,8 @@ def check_state(
     """
     _check_counters(content, are_floats)
     _check_arrays(content, memo, number, len(key_types))
-    _check_waiting(content, number, clock, is_keyed=bool(key_types))
+    if clock is not None:
+        _check_waiting(content, number, clock, is_keyed=bool(key_types))
     _check_key_values(content, key_types)
     if rows is not None:
         _check_rows(content, rows)
@@ -146,13 +147,13 @@ def _check_nodes(content: Content, n_labels: int, *, has_rows: bool, counts_rows
 def _check_waiting(content: Content, number: Any, clock: Any, *, is_keyed: bool) -> None:
     """Check the events whose matches wait for a silence, and when silences were broken."""
     n_waiting, n_roots = len(content["waiting_row"]), len(content["roots"])
-    n_broken = (len(content["key_first"]) if is_keyed else 1) if clock is not None else 0
+    n_broken = len(content["key_first"]) if is_keyed else 1
     whole = {name: (np.int64, n_waiting) for name in ("row", "key", "first", "length")}
-    waiting = {**whole, "time": (clock or np.int64, n_waiting), "measure": (number if clock else np.int64, n_waiting)}
+    waiting = {**whole, "time": (clock, n_waiting), "measure": (number, n_waiting)}
     broken = {
         "after": (np.int64, n_broken),
         "was_before": (np.uint8, n_broken),
-        "before": (clock or np.int64, n_broken),
+        "before": (clock, n_broken),
     }
     expected = {f"waiting_{name}": kind for name, kind in waiting.items()}
     expected |= {f"broken_{name}": kind for name, kind in broken.items()} | {"roots": (np.int32, n_roots)}

@@ -77,7 +77,6 @@ class RunState:
         The lengths of the arrays say how many nodes and pool entries there are. A collection must have come before.
         """
         active, nodes, lengths, _ = self.lists
-        n_broken = n_keys if len(self.keys.first) or n_keys else len(self.broken.after)
         return {
             "key": int(self.control["key"]),
             "n_emitted": int(self.control["n_emitted"]),
@@ -87,10 +86,16 @@ class RunState:
             **part(self.arena, slice(self.n_nodes))._asdict(),
             **{f"key_{name}": array for name, array in part(self.keys, slice(n_keys))._asdict().items()},
             "pool": self.pool[: self.pool_length],
+            "n_matches": self.n_matches,
+            **(self._silences(n_keys) if self.has_silences else {}),
+        }
+
+    def _silences(self, n_keys: int) -> Content:
+        n_broken = n_keys if len(self.keys.first) or n_keys else len(self.broken.after)
+        return {
             **{f"broken_{name}": array for name, array in part(self.broken, slice(n_broken))._asdict().items()},
             **{f"waiting_{name}": array for name, array in self.in_waiting._asdict().items()},
             "roots": self.roots[: int(self.control["n_roots"])],
-            "n_matches": self.n_matches,
         }
 
     def take(self, content: Content) -> None:
@@ -104,11 +109,12 @@ class RunState:
         stored = Arena(*(content[name] for name in Arena._fields))
         self.arena = grown(stored, max(MIN_NODES, 2 * len(stored.kind)))
         self.pool = _grown(content["pool"], max(1024, 2 * len(content["pool"])))
-        self.broken = Broken(*(content[f"broken_{name}"] for name in Broken._fields))
-        self.waiting = Waiting(*(content[f"waiting_{name}"] for name in Waiting._fields))
-        self.roots = content["roots"]
-        control["n_waiting"], control["n_roots"] = len(self.waiting.row), len(self.roots)
         self.n_matches = content["n_matches"]
+        if self.has_silences:
+            self.broken = Broken(*(content[f"broken_{name}"] for name in Broken._fields))
+            self.waiting = Waiting(*(content[f"waiting_{name}"] for name in Waiting._fields))
+            self.roots = content["roots"]
+            control["n_waiting"], control["n_roots"] = len(self.waiting.row), len(self.roots)
 
     def make_room_for_states(self, n_states: int, n_words: int) -> None:
         """Lengthen the arrays that have one entry per determinized state."""
